@@ -458,6 +458,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Sign-in tokens are encrypted at rest, the secret can be replaced, and a store without it says so"
     ),
     "M2": Requirement("Signing out deletes the stored tokens and revokes them at the authorization server"),
+    "M5": Requirement(
+        "With per_user each user acts at a server with the own account, and never with another's"
+    ),
     "M4": Requirement("A client signs in to a server by its own credentials, at the named issuer alone"),
     "M3": Requirement(
         "The container, Compose, Kubernetes and systemd files pass their linters and give valid settings"

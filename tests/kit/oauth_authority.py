@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
     AuthorizationParams,
     OAuthAuthorizationServerProvider,
+    ProviderTokenVerifier,
     RefreshToken,
     construct_redirect_uri,
 )
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from pydantic import AnyHttpUrl
+
+from fingerpost.records import ServerSpec
+from fingerpost.servers import Server
+from fingerpost.testing import ToolServer, served
 
 
 class OAuthAuthority(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
@@ -84,3 +96,43 @@ class OAuthAuthority(OAuthAuthorizationServerProvider[AuthorizationCode, Refresh
         return OAuthToken(
             access_token=access, refresh_token=refresh, expires_in=self.lifetime, scope=" ".join(scopes)
         )
+
+
+TOOL = {
+    "name": "get_account",
+    "description": "Get the account of the caller.",
+    "inputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True},
+}
+
+
+async def tell_client(_: str, __: dict[str, Any]) -> str:
+    """The client that the token of this call was given to; each sign-in registers one."""
+    token = get_access_token()
+    return "nobody" if token is None else token.client_id
+
+
+async def _nothing(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        for kind in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{kind}.complete"})
+
+
+@asynccontextmanager
+async def serve_accounts(authority: OAuthAuthority) -> AsyncGenerator[ServerSpec]:
+    """A server where each user has an account, with an authority of its own."""
+    async with served(_nothing) as base:
+        pass
+    settings = AuthSettings(
+        issuer_url=AnyHttpUrl(base),
+        resource_server_url=AnyHttpUrl(f"{base}/mcp"),
+        client_registration_options=ClientRegistrationOptions(enabled=True),
+        revocation_options=RevocationOptions(enabled=True),
+        validate_token_resource=False,
+    )
+    app = ToolServer("accounts", [TOOL], call=tell_client).server.streamable_http_app(
+        auth=settings, auth_server_provider=authority, token_verifier=ProviderTokenVerifier(authority)
+    )
+    async with served(app, port=int(base.rpartition(":")[2])) as address:
+        yield replace(Server.http("accounts", f"{address}/mcp", trust_hints=True), auth="per_user")

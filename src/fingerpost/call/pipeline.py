@@ -66,6 +66,7 @@ from fingerpost.policy.rules import (
 )
 from fingerpost.policy.visibility import find_hidden_tools, may_call_any
 from fingerpost.records import (
+    LOCAL_NAME,
     Call,
     CallContext,
     Decision,
@@ -339,12 +340,22 @@ class CallPipeline:
                     latency=ready.card.intelligence.latency,
                     fallbacks=self,
                     on_progress=progress.report,
-                    request_context=_add_authorization(request_context, context),
+                    request_context=self._add_identity(request_context, context),
                 )
                 execution = await self.runner.run(run)
             claim.outcome = await self._finish(execution, ready, permit, ruling, outcomes)
             await self._note_data(execution, claim.outcome, judged.data, context)
             return claim.outcome
+
+    def _add_identity(
+        self, request_context: RequestContext | None, context: CallContext
+    ) -> RequestContext | None:
+        """Return the data beside the call, with the caller's own key and name where servers need them."""
+        if request_context is None and context.authorization is not None:
+            request_context = RequestContext(authorization=context.authorization)
+        if self._servers.has_user_servers:
+            return replace(request_context or RequestContext(), user=context.caller or LOCAL_NAME)
+        return request_context
 
     async def _answer_without_tool(
         self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder
@@ -828,13 +839,6 @@ class CallPipeline:
         """Append the event after all earlier ones, and return when it is on disk."""
         self._events.flush()
         await self._store.journal.append(event)
-
-
-def _add_authorization(request_context: RequestContext | None, context: CallContext) -> RequestContext | None:
-    """Return the data beside the call, with the caller's own key if there is one."""
-    if request_context is None and context.authorization is not None:
-        return RequestContext(authorization=context.authorization)
-    return request_context
 
 
 def _is_cancelled_already(call: Call, context: CallContext) -> bool:

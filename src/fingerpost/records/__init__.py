@@ -91,6 +91,7 @@ from fingerpost.records.servers import Listing as Listing
 from fingerpost.records.servers import OAuthGrant as OAuthGrant
 from fingerpost.records.servers import OAuthSpec as OAuthSpec
 from fingerpost.records.servers import Precheck as Precheck
+from fingerpost.records.servers import ServerAuth as ServerAuth
 from fingerpost.records.servers import ServerPaths as ServerPaths
 from fingerpost.records.servers import ServerResources as ServerResources
 from fingerpost.records.servers import ServerSpec as ServerSpec

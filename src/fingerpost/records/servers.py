@@ -23,6 +23,8 @@ OWN_PROGRAM: Final = "fingerpost builtin"  # a built-in server that runs as a se
 
 
 OAuthGrant = Literal["authorization_code", "client_credentials"]
+# Whose sign-in a server gets: one for all callers, that of each caller, or none.
+ServerAuth = Literal["shared", "per_user", "none"]
 
 
 @frozen
@@ -71,6 +73,7 @@ class ServerSpec:
         url: address of a server over HTTP
         headers: HTTP headers
         oauth: how to sign in
+        auth: whose sign-in it gets
         era: protocol version, or auto
         enabled: False: it is not connected
         connect_timeout: seconds to connect
@@ -98,6 +101,7 @@ class ServerSpec:
     url: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     oauth: OAuthSpec | None = None
+    auth: ServerAuth = "shared"
     era: Era = "auto"
     enabled: bool = True
     connect_timeout: float = 30.0
@@ -116,6 +120,11 @@ class ServerSpec:
     origin: str | None = None
 
     __repr__ = build_repr("name", "transport", "command")
+
+    @property
+    def identifies_callers(self) -> bool:
+        """Whether each caller's own credentials are sent, so that connections and results are apart."""
+        return self.forward_authorization or self.auth == "per_user"
 
 
 @frozen

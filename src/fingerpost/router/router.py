@@ -88,7 +88,14 @@ from fingerpost.router.store_sync import (
     refresh_pins,
     renew_lease,
 )
-from fingerpost.servers import ServerPool, SignOutResult, sign_in, sign_out
+from fingerpost.servers import (
+    ServerPool,
+    SignOutResult,
+    build_user_token_name,
+    sign_in,
+    sign_in_user,
+    sign_out,
+)
 from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import Loaded, OwnRule, ProfileFiles, Settings
 from fingerpost.tasks import run_restarting
@@ -841,14 +848,39 @@ class Router:
         await self.servers.ensure(server, timeout=spec.connect_timeout)
         return self.servers.get_status(server)
 
-    async def sign_out(self, server: str) -> SignOutResult:
-        """Delete the stored sign-in to a server and revoke its tokens. Open connections stay."""
+    async def sign_out(self, server: str, *, user: str | None = None) -> SignOutResult:
+        """Delete the stored sign-in to a server, or that of one user, and revoke its tokens. Open connections
+        stay.
+        """
         self._check_open()
-        spec = next((spec for spec in self.extensions.servers if spec.name == server), None)
-        if spec is None:
-            self.servers.get_status(server)  # raises and suggests similar server names
-            return "not signed in"  # a built-in server
-        return await sign_out(spec, self.store.tokens)
+        return await sign_out(self.servers.get_spec(server), self.store.tokens, user)
+
+    async def sign_in_user(
+        self,
+        server: str,
+        user: str,
+        *,
+        redirect: str,
+        open_page: Callable[[str], Awaitable[None]],
+        wait_for_answer: Callable[[], Awaitable[Mapping[str, str]]],
+    ) -> None:
+        """Sign one user in to a server with `auth = "per_user"`, at the page given to `open_page`.
+
+        The page leads back to `redirect`; `wait_for_answer` returns the parameters it was called with.
+        """
+        self._check_open()
+        await sign_in_user(
+            self.servers.get_spec(server),
+            self.store.tokens,
+            user,
+            redirect=redirect,
+            open_page=open_page,
+            wait_for_answer=wait_for_answer,
+        )
+
+    async def is_signed_in(self, server: str, user: str) -> bool:
+        """Return whether this user's sign-in to the server is stored."""
+        return await self.store.tokens.has(build_user_token_name(server, user))
 
     @property
     def tools(self) -> Snapshot:
@@ -858,12 +890,20 @@ class Router:
         """
         return self.catalog.snapshot
 
+    def may_have_own_tools(self, authorization: str | None) -> bool:
+        """Return whether servers may list other tools for a caller with this key, or for its sign-in."""
+        return authorization is not None or self.servers.has_user_servers
+
     async def with_own_tools(self, principal: Principal, authorization: str | None) -> Principal:
-        """Return the caller with the tools that servers list for its own key. Only this caller sees them."""
-        if authorization is None:
+        """Return the caller with the tools that servers list for its own key or sign-in. Only this caller
+        sees them.
+        """
+        if not self.may_have_own_tools(authorization):
             return principal
         who = f"{principal.kind}:{principal.name}"
-        found = await self.servers.list_caller_tools(who, authorization, timeout=PERSONAL_LIST_TIMEOUT_S)
+        found = await self.servers.list_caller_tools(
+            who, authorization, user=principal.name, timeout=PERSONAL_LIST_TIMEOUT_S
+        )
         if not found:
             return principal
         keys = tuple(build_tool_key(server, name) for server, name in found)

@@ -42,7 +42,9 @@ from fingerpost.servers.http_client import (
 from fingerpost.servers.in_flight import RequestRegistry
 from fingerpost.servers.library import ConnectDeps, ConnectionProfile
 from fingerpost.servers.oauth import load_sign_in as load_sign_in
+from fingerpost.servers.oauth import load_user_authorization as load_user_authorization
 from fingerpost.servers.oauth import sign_in as sign_in
+from fingerpost.servers.oauth import sign_in_user as sign_in_user
 from fingerpost.servers.oauth import sign_out as sign_out
 from fingerpost.servers.relay import (
     PROGRAM_VERSION,

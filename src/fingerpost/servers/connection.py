@@ -423,10 +423,8 @@ class ServerConnection:
         )
         token = request if in_flight.wants_progress else None
         full_params, headers = self._session.build_params(method, params, context, token=token)
-        if context is not None and self._spec.forward_authorization:
-            own = context.authorization if context.caller is None else context.caller.authorization
-            if own is not None:
-                headers["Authorization"] = own
+        if context is not None and self._spec.identifies_callers and context.credentials is not None:
+            headers["Authorization"] = context.credentials
         in_flight.scope = clock.scope
         self._registry.open(in_flight, internal=internal)
         try:

@@ -90,6 +90,12 @@ def build_caller_key_required(server: str) -> SignInRequired:
     return SignInRequired(message, server=server, hint=hint)
 
 
+def build_user_sign_in_required(server: str, page: str | None) -> SignInRequired:
+    message = f"{server} needs you to sign in with your own account"
+    hint = f"open {page}" if page is not None else "sign in on the console page of your sign-ins"
+    return SignInRequired(message, server=server, hint=f"{hint}, then try again")
+
+
 def build_too_large(server: str, limit: int) -> ResponseTooLarge:
     message = f"{server} sent more than {limit:,} bytes in one reply"
     return ResponseTooLarge(message, hint="ask the tool for less, or raise limits.response_bytes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
@@ -30,12 +30,12 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from fingerpost.errors import ConfigError, ServerUnavailable
-from fingerpost.records import OAuthSpec, ServerSpec
+from fingerpost.records import LOCAL_NAME, OAuthSpec, ServerSpec
 from fingerpost.redaction import register_secret
 from fingerpost.servers.errors import clean_text
 from fingerpost.servers.failures import from_exception
 from fingerpost.servers.http_client import HttpClients, check_address, resolve_addresses
-from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore, SignOutResult
+from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore, SignOutResult, build_user_token_name
 from fingerpost.settings.validation import is_link_local, is_loopback
 
 IpAddress = IPv4Address | IPv6Address
@@ -160,7 +160,7 @@ class OAuthTokenStorage:
 
 async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Auth | None:
     """Return the authentication for this server, or None if there is no stored sign-in."""
-    if store is None or spec.url is None or any(name.lower() == "authorization" for name in spec.headers):
+    if store is None or spec.url is None or spec.auth != "shared" or has_own_authorization(spec):
         return None
     data = await store.get(spec.name)
     sign_in = None if data is None else _parse_sign_in(data)
@@ -184,6 +184,44 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
         build_client_metadata(spec.oauth, "http://127.0.0.1/callback"),
         OAuthTokenStorage(store, spec.name, sign_in),
     )
+
+
+def has_own_authorization(spec: ServerSpec) -> bool:
+    """Return whether the entry of the server has an `Authorization` header."""
+    return any(name.casefold() == "authorization" for name in spec.headers)
+
+
+async def load_user_authorization(spec: ServerSpec, store: SignInStore, user: str) -> str | None:
+    """Return the `Authorization` header of this user for this server, renewed if it expired, or None."""
+    name = build_user_token_name(spec.name, user)
+    for _ in range(2):  # another instance may renew it meanwhile
+        data = await store.get(name)
+        sign_in = None if data is None else _parse_sign_in(data)
+        if sign_in is None or sign_in.address != spec.url:
+            return None
+        sign_in.register_secrets()
+        metadata = build_client_metadata(spec.oauth, "http://127.0.0.1/callback")
+        auth = _BearerAuth(sign_in.address, metadata, OAuthTokenStorage(store, name, sign_in))
+        if not auth.context.is_token_valid():
+            await _renew(auth)
+        if auth.context.current_tokens is not None and auth.context.is_token_valid():
+            return f"Bearer {auth.context.current_tokens.access_token}"
+    return None
+
+
+async def _renew(auth: _BearerAuth) -> None:
+    """Renew the token now. Without success the token is gone from the context."""
+    if not auth.context.can_refresh_token():
+        return
+    outgoing = await auth.build_renewal()
+    await check_url(str(outgoing.url), "to renew its token", auth.context.server_url)
+    http = HttpClients()
+    try:
+        async with await http.build_client() as client:
+            with anyio.fail_after(RENEW_SECONDS):
+                await auth.accept_renewal(await client.send(outgoing))
+    finally:
+        await http.aclose()
 
 
 def _parse_sign_in(data: bytes) -> OAuthSignIn | None:
@@ -240,19 +278,19 @@ class _BearerAuth(OAuthClientProvider):
         self.context.oauth_metadata = storage.sign_in.authority
         self.context.protected_resource_metadata = storage.sign_in.resource
 
-    def _can_renew(self) -> bool:
+    def can_renew(self) -> bool:
         return self.context.can_refresh_token()
 
-    async def _build_renewal(self) -> httpx2.Request:
+    async def build_renewal(self) -> httpx2.Request:
         return await self._refresh_token()
 
-    async def _accept_renewal(self, response: httpx2.Response) -> None:
+    async def accept_renewal(self, response: httpx2.Response) -> None:
         await self._handle_refresh_response(response)
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         async with self.context.lock:
-            if not self.context.is_token_valid() and self._can_renew():
-                await self._accept_renewal((yield await self._build_renewal()))
+            if not self.context.is_token_valid() and self.can_renew():
+                await self.accept_renewal((yield await self.build_renewal()))
         used = self.context.current_tokens
         self._add_auth_header(request)
         response = yield request
@@ -260,8 +298,8 @@ class _BearerAuth(OAuthClientProvider):
             return
         async with self.context.lock:
             # Another request may have renewed it meanwhile; then only the header is outdated.
-            if self.context.current_tokens is used and self._can_renew():
-                await self._accept_renewal((yield await self._build_renewal()))
+            if self.context.current_tokens is used and self.can_renew():
+                await self.accept_renewal((yield await self.build_renewal()))
         if self.context.current_tokens is not None and self.context.current_tokens is not used:
             self._add_auth_header(request)
             yield request
@@ -274,10 +312,10 @@ class _ClientAuth(_BearerAuth):
         super().__init__(spec.url or "", build_client_metadata(oauth, "http://127.0.0.1/callback"), storage)
         self.context.client_info = _build_own_client(oauth)
 
-    def _can_renew(self) -> bool:
+    def can_renew(self) -> bool:
         return True
 
-    async def _build_renewal(self) -> httpx2.Request:
+    async def build_renewal(self) -> httpx2.Request:
         form, headers = self.context.prepare_token_auth({"grant_type": "client_credentials"}, {})
         if self.context.should_include_resource_param(self.context.protocol_version):
             form["resource"] = self.context.get_resource_url()
@@ -285,7 +323,7 @@ class _ClientAuth(_BearerAuth):
             form["scope"] = self.context.client_metadata.scope
         return httpx2.Request("POST", self._get_token_endpoint(), data=form, headers=headers)
 
-    async def _accept_renewal(self, response: httpx2.Response) -> None:
+    async def accept_renewal(self, response: httpx2.Response) -> None:
         await self._handle_token_response(response)
 
 
@@ -392,6 +430,7 @@ def _is_same_url(one: httpx2.URL, other: httpx2.URL) -> bool:
 MAX_CALLBACK_LENGTH = 16 * 1024
 CALLBACK_SECONDS = 10.0
 REVOKE_SECONDS: Final = 10.0
+RENEW_SECONDS: Final = 10.0
 
 _INITIALIZE_REQUEST = {
     "jsonrpc": "2.0",
@@ -419,7 +458,8 @@ async def sign_in(
         raise ConfigError(message, hint="give a local program its credentials in env")
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         return await load_sign_in(spec, tokens) is not None
-    storage = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
+    name = build_user_token_name(spec.name, LOCAL_NAME) if spec.auth == "per_user" else spec.name
+    storage = OAuthTokenStorage(tokens, name, OAuthSignIn(address=spec.url))
     try:
         with anyio.fail_after(timeout):
             await check_address(spec)
@@ -435,20 +475,50 @@ async def sign_in(
     return storage.sign_in.tokens is not None
 
 
-async def sign_out(spec: ServerSpec, tokens: SignInStore) -> SignOutResult:
-    """Delete the stored sign-in and revoke its tokens at the authorization server (RFC 7009).
+async def sign_in_user(
+    spec: ServerSpec,
+    tokens: SignInStore,
+    user: str,
+    *,
+    redirect: str,
+    open_page: Callable[[str], Awaitable[None]],
+    wait_for_answer: Callable[[], Awaitable[Mapping[str, str]]],
+) -> None:
+    """Sign one user in at the page given to `open_page`, which leads back to `redirect` with an answer.
+    Raises `FingerpostError`.
+    """
+
+    async def wait_for_code() -> AuthorizationCodeResult:
+        return _read_code(await wait_for_answer())
+
+    name = build_user_token_name(spec.name, user)
+    storage = OAuthTokenStorage(tokens, name, OAuthSignIn(address=spec.url or ""))
+    try:
+        await check_address(spec)
+        await _authorize(spec, spec.url or "", storage, redirect, open_page, wait_for_code)
+    except OAuthFlowError as error:
+        message = f"signing in to {spec.name} failed: {clean_text(str(error))}"
+        raise ServerUnavailable(message, server=spec.name) from error
+    except Exception as error:
+        raise from_exception(spec.name, error) from error
+
+
+async def sign_out(spec: ServerSpec, tokens: SignInStore, user: str | None = None) -> SignOutResult:
+    """Delete the stored sign-in (of all callers, or of this user) and revoke its tokens at the authorization
+    server (RFC 7009).
 
     "not revoked": the authorization server names no endpoint for that, or refused; the tokens are valid
     until they expire.
     """
+    name = spec.name if user is None else build_user_token_name(spec.name, user)
     try:
-        data = await tokens.get(spec.name)
+        data = await tokens.get(name)
     except ConfigError:  # it cannot be decrypted
-        await tokens.remove(spec.name)
+        await tokens.remove(name)
         return "not revoked"
     if data is None:
         return "not signed in"
-    await tokens.remove(spec.name)
+    await tokens.remove(name)
     try:
         stored = OAuthSignIn.model_validate_json(data)
         stored.register_secrets()
@@ -485,22 +555,32 @@ async def _revoke(stored: OAuthSignIn) -> bool:
 async def _run_sign_in(
     spec: ServerSpec, address: str, storage: OAuthTokenStorage, open_browser: Callable[[str], object]
 ) -> None:
-    async with AsyncExitStack() as stack:
-        callback = await stack.enter_async_context(
-            _OAuthCallback(spec.oauth.redirect_port if spec.oauth else 0)
-        )
-        storage.sign_in.client = _build_registered_client(spec, callback.address)
+    async with _OAuthCallback(spec.oauth.redirect_port if spec.oauth else 0) as callback:
 
-        async def open_authorization_page(url: str) -> None:
-            await check_url(url, "to authorize", address)
+        async def open_page(url: str) -> None:
             await anyio.to_thread.run_sync(open_browser, url)
 
+        await _authorize(spec, address, storage, callback.address, open_page, callback.wait_for_code)
+
+
+async def _authorize(
+    spec: ServerSpec,
+    address: str,
+    storage: OAuthTokenStorage,
+    redirect: str,
+    open_page: Callable[[str], Awaitable[None]],
+    wait_for_code: Callable[[], Awaitable[AuthorizationCodeResult]],
+) -> None:
+    """Run the authorization code flow: the person agrees at a page, which leads back to `redirect`."""
+    async with AsyncExitStack() as stack:
+        storage.sign_in.client = _build_registered_client(spec, redirect)
+
+        async def open_checked_page(url: str) -> None:
+            await check_url(url, "to authorize", address)
+            await open_page(url)
+
         flow = CheckedSignIn(
-            address,
-            build_client_metadata(spec.oauth, callback.address),
-            storage,
-            open_authorization_page,
-            callback.wait_for_code,
+            address, build_client_metadata(spec.oauth, redirect), storage, open_checked_page, wait_for_code
         )
         storage.context = flow.context
         http = HttpClients()
@@ -557,6 +637,14 @@ def _build_registered_client(spec: ServerSpec, redirect: str) -> OAuthClientInfo
     )
 
 
+def _read_code(answer: Mapping[str, str]) -> AuthorizationCodeResult:
+    """Return the code in the answer of an authorization server. Raises `OAuthFlowError`."""
+    if "code" not in answer:
+        detail = answer.get("error_description") or answer.get("error") or "no code came back"
+        raise OAuthFlowError(detail)
+    return AuthorizationCodeResult(code=answer["code"], state=answer.get("state"), iss=answer.get("iss"))
+
+
 class _OAuthCallback:
     """The loopback address that the browser is redirected to."""
 
@@ -587,11 +675,7 @@ class _OAuthCallback:
 
     async def wait_for_code(self) -> AuthorizationCodeResult:
         await self._received.wait()
-        first = {name: values[0] for name, values in self._query.items()}
-        if "code" not in first:
-            detail = first.get("error_description") or first.get("error") or "no code came back"
-            raise OAuthFlowError(detail)
-        return AuthorizationCodeResult(code=first["code"], state=first.get("state"), iss=first.get("iss"))
+        return _read_code({name: values[0] for name, values in self._query.items()})
 
     async def _serve(self, stream: SocketStream) -> None:
         async with stream:

@@ -460,6 +460,7 @@ FAILED_SECONDS: Final = 5.0  # a failed read is repeated after this
 MAX_LISTED_CALLERS: Final = 100  # lists kept; the least recently used one is dropped
 MAX_CONCURRENT_READS: Final = 4  # lists read from one server at the same time
 CALLER_KEY_NOTE: Final = "needs the caller's own key to list its tools"
+USER_SIGN_IN_NOTE: Final = "each user signs in with the own account, on the console page Sign-ins"
 CALLER_KEY_CONNECT_NOTE: Final = "needs the caller's own key to connect"
 
 # Many servers refuse with code -32001, which also means a timeout.
@@ -485,8 +486,8 @@ class CallerToolLists:
         self._reading: dict[bytes, anyio.Event] = {}
         self._slots = anyio.Semaphore(MAX_CONCURRENT_READS)
 
-    def add_to_listing(self, listing: Listing, *, max_tools: int) -> Listing:
-        """Return the listing with the callers' tools added after it and marked as such.
+    def add_to_listing(self, listing: Listing, *, max_tools: int, personal: bool) -> Listing:
+        """Return the listing with the callers' tools added after it, marked as theirs if `personal`.
 
         If callers have different definitions of a tool, the first one seen is used while its list is valid.
         """
@@ -500,7 +501,9 @@ class CallerToolLists:
         if not found:
             return listing
         return replace(
-            listing, definitions=(*listing.definitions, *found.values()), personal=frozenset(found)
+            listing,
+            definitions=(*listing.definitions, *found.values()),
+            personal=frozenset(found if personal else ()),
         )
 
     def get_tool_names(self, caller: str, authorization: str, listing: Listing) -> frozenset[str]:

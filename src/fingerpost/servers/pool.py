@@ -6,6 +6,7 @@ import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -39,7 +40,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.records.json import find_json_fault, is_large_value
-from fingerpost.servers.errors import SessionForgotten, SessionRejected
+from fingerpost.servers.errors import SessionForgotten, SessionRejected, build_user_sign_in_required
 from fingerpost.servers.library import (
     ALL_CAPABILITIES,
     ConnectDeps,
@@ -153,6 +154,8 @@ class ServerPool:
             lifecycle=self._lifecycle,
             has_state=has_state,
         )
+        self.sign_in_page: str | None = None  # where callers sign in to servers
+        self._renewals: dict[str, anyio.Lock] = {}  # by name of the user's token
         self._supervisors: dict[str, Supervisor] = {}
         self._entries: Mapping[str, str] = {}
         self._runs: dict[str, _SupervisorTask] = {}
@@ -375,6 +378,8 @@ class ServerPool:
         failure it is unknown whether it took effect.
         """
         supervisor = self._get_supervisor(name)
+        if supervisor.spec.auth == "per_user":
+            context = await self._add_user_credentials(supervisor, context)
         if clock is None:
             began, timeout = anyio.current_time(), DEFAULT_TIMEOUT_S if timeout is None else timeout
             await self.ensure(name, timeout=timeout)
@@ -402,6 +407,30 @@ class ServerPool:
             if unsupported is not None:
                 raise unsupported
         return result
+
+    @property
+    def has_user_servers(self) -> bool:
+        """Whether users sign in to a server for themselves."""
+        return any(supervisor.spec.auth == "per_user" for supervisor in self._supervisors.values())
+
+    async def _add_user_credentials(
+        self, supervisor: Supervisor, context: RequestContext | None
+    ) -> RequestContext:
+        """Return the request with the sign-in of its user. Raises `SignInRequired`."""
+        if context is not None and context.user is not None:
+            own = await self._load_user_authorization(supervisor.spec, context.user)
+            if own is not None:
+                return replace(context, authorization=own)
+        raise build_user_sign_in_required(supervisor.spec.name, self.sign_in_page)
+
+    async def _load_user_authorization(self, spec: ServerSpec, user: str) -> str | None:
+        tokens = self._shared.connect_deps.tokens
+        if tokens is None:
+            return None
+        connect = await self._library.load()
+        lock = self._renewals.setdefault(f"{spec.name}/{user}", anyio.Lock())
+        async with lock:  # a token for renewal may be used once
+            return await connect.load_user_authorization(spec, tokens, user)
 
     def _lease_connection(
         self, supervisor: Supervisor, context: RequestContext | None, *, for_call: bool = False
@@ -434,6 +463,8 @@ class ServerPool:
         The request is retried once if the server lost our session and it is safe to repeat.
         """
         supervisor = self._get_supervisor(name)
+        if supervisor.spec.auth == "per_user" and context is not None:
+            context = await self._add_user_credentials(supervisor, context)
         clock = RequestClock.start(timeout)
         until = anyio.current_time() + timeout
         with supervisor.use:
@@ -481,9 +512,9 @@ class ServerPool:
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
 
     async def list_caller_tools(
-        self, caller: str, authorization: str, *, timeout: float
+        self, caller: str, authorization: str | None, *, user: str, timeout: float
     ) -> tuple[tuple[str, str], ...]:
-        """Return server and name of each tool that is listed only for this caller's key.
+        """Return server and name of each tool that is listed only for this caller's key or sign-in.
 
         Servers that accept callers' keys are asked in parallel, each for at most `timeout` seconds. Lists are
         cached for a short time.
@@ -493,7 +524,12 @@ class ServerPool:
         connections = self._tasks
 
         async def ask(supervisor: Supervisor) -> None:
-            names = await supervisor.list_caller_tools(caller, authorization, connections, timeout=timeout)
+            own = authorization
+            if supervisor.spec.auth == "per_user":
+                own = await self._load_user_authorization(supervisor.spec, user)
+            if own is None:
+                return
+            names = await supervisor.list_caller_tools(caller, own, connections, timeout=timeout)
             found.extend((supervisor.spec.name, name) for name in names)
 
         async with anyio.create_task_group() as tasks:

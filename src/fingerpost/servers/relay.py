@@ -115,10 +115,7 @@ _KIND_KEY: Final = "fingerpost"
 def can_be_lent(spec: ServerSpec) -> bool:
     """Return whether the connection to this server is the same for everyone."""
     return (
-        spec.enabled
-        and spec.transport != "in_process"
-        and not spec.isolate
-        and not spec.forward_authorization
+        spec.enabled and spec.transport != "in_process" and not spec.isolate and not spec.identifies_callers
     )
 
 

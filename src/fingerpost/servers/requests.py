@@ -174,6 +174,14 @@ class RequestContext:
     log_level: str | None = None  # minimum level of log messages for the caller
     is_default_log_level: bool = False  # whether `log_level` is only a default that the caller did not set
     authorization: str | None = field(default=None, repr=False)  # the caller's header when `caller` is None
+    user: str | None = None  # whose sign-in is used, for servers with `auth = "per_user"`
+
+    @property
+    def credentials(self) -> str | None:
+        """The `Authorization` header for a server that identifies callers."""
+        if self.authorization is not None or self.caller is None:
+            return self.authorization
+        return self.caller.authorization
 
     def replace_caller(self, caller: CallerChannel) -> RequestContext:
         """Return a copy for this caller. `dataclasses.replace` is slower, and every call uses this."""
@@ -184,6 +192,7 @@ class RequestContext:
             request_state=self.request_state,
             log_level=self.log_level,
             is_default_log_level=self.is_default_log_level,
+            user=self.user,
         )
 
     @property

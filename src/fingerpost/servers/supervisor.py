@@ -47,6 +47,7 @@ from fingerpost.servers.per_caller import (
     CALLER_KEY_CONNECT_NOTE,
     CALLER_KEY_NOTE,
     REFUSALS,
+    USER_SIGN_IN_NOTE,
     CallerConnections,
     CallerToolLists,
     LegacySessions,
@@ -315,7 +316,7 @@ class Supervisor:
     def can_be_known(self) -> bool:
         """Whether what the server lists is the same for everyone and may be kept."""
         spec = self.spec
-        return spec.enabled and spec.transport != "in_process" and not spec.forward_authorization
+        return spec.enabled and spec.transport != "in_process" and not spec.identifies_callers
 
     def build_known(self) -> KnownServer | None:
         """Return what to keep of the server, or None if it is not connected or could not list its tools."""
@@ -469,7 +470,7 @@ class Supervisor:
         """
         connect = await self._shared.connect_deps.library.load()
         signed_in = await connect.load_sign_in(self.spec, self._shared.connect_deps.tokens)
-        return self.spec.forward_authorization and not self._has_own_key and signed_in is None
+        return self.spec.identifies_callers and not self._has_own_key and signed_in is None
 
     def _switch_to_caller_keys(self) -> None:
         """From now on, connect separately for each caller with that caller's key."""
@@ -477,7 +478,7 @@ class Supervisor:
             self.needs_caller_keys = True
             self._shared_listing = Listing(server=self.spec.name, prefix=self.spec.prefix)
             self._accept_listing(self._shared_listing)
-        self.status_tracker.set_state(ServerState.READY, CALLER_KEY_CONNECT_NOTE)
+        self.status_tracker.set_state(ServerState.READY, self._describe_need(CALLER_KEY_CONNECT_NOTE))
 
     @asynccontextmanager
     async def connect_with_caller_key(
@@ -485,8 +486,7 @@ class Supervisor:
     ) -> AsyncGenerator[ServerConnection]:
         """Yield the connection opened with this caller's key. Raises `FingerpostError`."""
         caller = None if context is None else context.caller
-        given = caller or context
-        key = None if given is None else given.authorization
+        key = None if context is None else context.credentials
         if key is None:
             raise build_caller_key_required(self.spec.name)
         session = caller.key if caller is not None and self.spec.isolate else ""
@@ -587,12 +587,17 @@ class Supervisor:
             await self._shared.on_listing(self._shared_listing)
             return self._shared_listing
         listing = self._caller_lists.add_to_listing(
-            self._shared_listing, max_tools=self._limits.tools_per_server
+            self._shared_listing,
+            max_tools=self._limits.tools_per_server,
+            personal=self.spec.forward_authorization,  # others may see the tools, and are asked to sign in
         )
         if connection is not None:
             connection.learn_mirrored_headers(listing)
         await self._shared.on_listing(listing)
         return listing
+
+    def _describe_need(self, note: str) -> str:
+        return USER_SIGN_IN_NOTE if self.spec.auth == "per_user" else note
 
     @property
     def _may_need_caller_key(self) -> bool:
@@ -606,7 +611,7 @@ class Supervisor:
     @property
     def lists_only_with_caller_key(self) -> bool:
         """Whether the server gets callers' keys and lists nothing without one."""
-        return self.spec.forward_authorization and not self._shared_listing.definitions
+        return self.spec.identifies_callers and not self._shared_listing.definitions
 
     async def list_caller_tools(
         self, caller: str, authorization: str, tasks: TaskGroup, *, timeout: float
@@ -640,7 +645,7 @@ class Supervisor:
     def _publish_listing(self) -> None:
         reason = describe_listing_fault(self.listing)
         if reason is None and self.lists_only_with_caller_key:
-            self.status_tracker.set_state(ServerState.READY, CALLER_KEY_NOTE)
+            self.status_tracker.set_state(ServerState.READY, self._describe_need(CALLER_KEY_NOTE))
             return
         self.status_tracker.set_state(ServerState.READY if reason is None else ServerState.DEGRADED, reason)
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
+from fingerpost.records import ServerAuth
 from fingerpost.redaction import MASK, is_secret_name, scrub
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
 from fingerpost.settings.problems import KeyPath, Problem, find_nearest, format_path
@@ -188,6 +189,8 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
         values["oauth"] = {
             ours: oauth[theirs] for theirs, ours in OAUTH_NAMES.items() if oauth.get(theirs) is not None
         }
+    elif entry.get("auth") in get_args(ServerAuth):
+        values["auth"] = values.pop("oauth")
     elif isinstance(values.get("oauth"), bool | str):
         del values["oauth"]  # the default sign-in, which is used anyway
     for name in ("env", "headers"):
@@ -532,6 +535,8 @@ def to_portable_entry(draft: ServerDraft) -> dict[str, object]:
             entry[name] = str(scope.workspace / path)
     if oauth := as_table(values.get("oauth")):
         entry["oauth"] = {_OAUTH_FIELD_NAMES[name]: value for name, value in oauth.items()}
+    if values.get("auth") not in (None, "shared"):
+        entry["auth"] = values["auth"]
     if values.get("enabled") is False:
         entry["disabled"] = True
     return entry

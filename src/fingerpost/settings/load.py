@@ -63,7 +63,7 @@ from fingerpost.settings.variables import (
 
 # Passed to the spec as they are.
 _SPEC_FIELDS = (
-    "command", "args", "env", "cwd", "url", "headers", "era", "enabled", "prefix", "isolate",
+    "command", "args", "env", "cwd", "url", "headers", "auth", "era", "enabled", "prefix", "isolate",
     "forward_authorization", "trust_hints", "new_tools", "review_new", "lifecycle", "idle_seconds",
     "keep_running", "allow_link_local",
 )  # fmt: skip
@@ -256,12 +256,17 @@ def _resolve_url_transport(entry: _ServerEntry, server: ServerSettings) -> Trans
         entry.report(LINK_LOCAL_MESSAGE, LINK_LOCAL_FIX, ("url",))
         return None
     oauth = server.oauth
-    if oauth is not None and oauth.grant == "client_credentials":
-        missing = [name for name in ("client_id", "client_secret", "issuer") if not getattr(oauth, name)]
-        if missing:
-            message = f"needs {' and '.join(missing)} for the grant client_credentials"
-            entry.report(message, "add what the authorization server gave you", ("oauth",))
-            return None
+    own_grant = oauth is not None and oauth.grant == "client_credentials"
+    needed = ("client_id", "client_secret", "issuer")
+    missing = [name for name in needed if own_grant and not getattr(oauth, name)]
+    if missing:
+        message = f"needs {' and '.join(missing)} for the grant client_credentials"
+        entry.report(message, "add what the authorization server gave you", ("oauth",))
+        return None
+    if server.auth == "per_user" and (server.forward_authorization or own_grant):
+        message = "cannot be per_user together with forward_authorization or client_credentials"
+        entry.report(message, "keep one of them", ("auth",))
+        return None
     _report_unused(entry, server, _PROGRAM_FIELDS, "an address")
     if server.transport is not None:
         return server.transport

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from fingerpost.records import DataLabel, Effect, Effort, OAuthGrant, RetryCondition
+from fingerpost.records import DataLabel, Effect, Effort, OAuthGrant, RetryCondition, ServerAuth
 
 # Possible intents of a request: the twelve tool categories, and official data.
 IntentName = Literal[
@@ -557,6 +557,10 @@ class ServerSettings(Section):
     url: str | None = Field(default=None, repr=False, description="The address, http:// or https://")
     headers: dict[str, str] = Field(default_factory=dict, repr=False, description="Sent with every request")
     oauth: OAuthSettings | None = Field(default=None, description="How to sign in, when the server asks")
+    auth: ServerAuth = Field(
+        default="shared",
+        description="Whose sign-in it gets: one for all callers, that of each caller (`per_user`), or none",
+    )
     era: Literal["auto", "2025-11-25", "2026-07-28"] = Field(
         default="auto", description="Which protocol version to use"
     )

@@ -34,7 +34,8 @@ _KEY_PATTERN = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DUMMY_DIGEST: Final = "0" * 64
 
-# Names in the table of tokens. No server can have them, because they contain a `/`.
+# Names in the table of tokens. No server can have them, because they contain a `/`, and names of users'
+# tokens begin otherwise.
 SECRET_NAME: Final = "gateway/request-state"  # noqa: S105 - a name
 SECRET_DIGEST_NAME: Final = "gateway/request-state-digest"  # noqa: S105 - a name
 
@@ -296,7 +297,7 @@ def _reseal_tokens(connection: Connection, changes: Sequence[tuple[bytes, bytes]
 def _reseal_all(connection: Connection, old: TokenCipher, new: TokenCipher) -> int:
     count = 0
     for row in connection.execute(select(tokens)).all():
-        if "/" in row.server:  # not a token
+        if row.server in (SECRET_NAME, SECRET_DIGEST_NAME):
             continue
         # A token of a third secret stays: its secret may be found again.
         plain = old.open(row.server, row.data) if row.data.startswith(_SEALED) else row.data
@@ -374,6 +375,10 @@ class TokenStore:
             )
             raise ConfigError(message, hint=hint)
         return token
+
+    async def has(self, server: str) -> bool:
+        """Return whether a token is stored, without decrypting it."""
+        return await self._rows.get(server) is not None
 
     async def put(self, server: str, data: bytes) -> None:
         """Store the token, replacing an older one."""

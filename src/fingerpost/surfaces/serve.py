@@ -142,6 +142,7 @@ async def serve(
         active_authenticator = authenticator(bound) if callable(authenticator) else authenticator
         public_url = router.settings.gateway.public_url or address
         router.calls.addresses.add_listener(bound, public_url)
+        router.servers.sign_in_page = f"{public_url.rstrip('/')}/#/sign-ins"
         with suppress(StoreError):  # `fingerpost console` then prints the address from the settings
             await save_address(router.store, public_url)
         async with _open_surfaces(router, active_authenticator, public_url, loaded) as app:

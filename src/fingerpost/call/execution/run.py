@@ -95,8 +95,8 @@ class CallRun:
     @property
     def has_caller_credentials(self) -> bool:
         """Whether the caller's own credentials may be sent. Then the results belong to this caller only."""
-        given = self.caller or self.request_context
-        return given is not None and given.authorization is not None
+        given = self.request_context
+        return given is not None and (given.credentials is not None or given.user is not None)
 
     @property
     def is_fallback(self) -> bool:

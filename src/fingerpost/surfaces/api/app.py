@@ -42,6 +42,7 @@ from fingerpost.surfaces.api.requests import RequestOperations
 from fingerpost.surfaces.api.servers import PinOperations, ServerOperations
 from fingerpost.surfaces.api.sessions import ConsoleSessions
 from fingerpost.surfaces.api.settings import SettingsOperations
+from fingerpost.surfaces.api.sign_ins import SignInOperations
 from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.api.tools import AssetOperations, ToolOperations
 from fingerpost.surfaces.http.access import Authenticator, RateLimiter
@@ -219,6 +220,7 @@ def build_all_operations(
     groups = (
         AccountOperations(router, address=address, auth=auth, sessions=sessions),
         PacketOperations(ledger, router.store.journal, waiting, streams),
+        SignInOperations(router, tasks, address=address),
         RequestOperations(router, streams),
         ApprovalOperations(router, resuming),
         ToolOperations(router),

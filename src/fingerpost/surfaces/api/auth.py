@@ -251,6 +251,7 @@ class Account:
     modes: tuple[str, ...]
     models: ModelsInUse
     keyless: bool  # no model is configured
+    has_sign_ins: bool  # there are servers where each user signs in: /api/sign-ins
 
 
 @frozen
@@ -368,4 +369,5 @@ class AccountOperations(OperationGroup):
             modes=MODES,
             models=ModelsInUse(lite=models.lite or None, prime=models.prime or None),
             keyless=not models.lite and not models.prime,
+            has_sign_ins=self._router.servers.has_user_servers,
         )

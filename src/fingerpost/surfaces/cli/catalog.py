@@ -20,7 +20,7 @@ from rich.text import Text
 from fingerpost.call.build import find_absence
 from fingerpost.errors import ServerUnavailable
 from fingerpost.events import ServerEntryChanged, encode
-from fingerpost.records import DataLabel, Effect, Known, ServerState, Source, ToolCall
+from fingerpost.records import LOCAL_NAME, DataLabel, Effect, Known, ServerState, Source, ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.router.configuration import (
     ConfiguredEntries,
@@ -129,11 +129,12 @@ _SIGNED_OUT: Final = {
 }
 
 
-def sign_out(*, name: str, common: CommonOptions) -> int:
+def sign_out(*, name: str, user: str | None, common: CommonOptions) -> int:
     """Delete the stored sign-in to the server NAME and revoke its tokens."""
 
     async def work(router: Router) -> int:
-        result = await router.sign_out(name)
+        own = LOCAL_NAME if router.servers.get_spec(name).auth == "per_user" else None
+        result = await router.sign_out(name, user=user or own)
         if common.as_json:
             print_json({"server": name, "result": result})
         elif result == "not signed in":

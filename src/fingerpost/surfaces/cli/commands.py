@@ -103,7 +103,13 @@ COMMANDS: Final = {
     ),
     "servers remove": command("catalog:remove_server", argument("name"), *COMMON, people_only=True),
     "servers login": command("catalog:sign_in", argument("name"), *COMMON),
-    "servers logout": command("catalog:sign_out", argument("name"), *COMMON, people_only=True),
+    "servers logout": command(
+        "catalog:sign_out",
+        argument("name"),
+        option("--user", "The sign-in of this user, where each user has one.", metavar="NAME"),
+        *COMMON,
+        people_only=True,
+    ),
     "tools": command(
         "catalog:list_tools",
         argument("query", nargs=-1),

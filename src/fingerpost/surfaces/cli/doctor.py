@@ -141,7 +141,7 @@ def _examine_server(status: ServerStatus) -> Iterator[SetupFinding]:
             yield SetupFinding("advice", subject, what, unavailable.fix)
     elif status.state is ServerState.READY:
         if status.reason is not None:
-            fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/how-to/servers.md"
+            fix = "docs/how-to/servers.md says how callers give their own key, or sign in"
             yield SetupFinding("advice", subject, status.reason, fix)
     elif status.state is not ServerState.IDLE:
         fix = (

@@ -172,7 +172,7 @@ class GatewayMethods:
         if handler is None:
             message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
             raise JsonRpcError(METHOD_NOT_FOUND, message)
-        if request.authorization is not None:
+        if self._router.may_have_own_tools(request.authorization):
             await self._readiness.wait_for_tools()
             principal = await self._router.with_own_tools(request.principal, request.authorization)
             request = replace(request, principal=principal)

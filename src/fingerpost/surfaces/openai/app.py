@@ -302,7 +302,8 @@ class OpenAIApp:
     async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
         api_format = API_FORMATS[http_request.path_info.endpoint]
         chat_request = api_format.read(await self._read_body(http_request))
-        if (authorization := get_forwarded_authorization(http_request.headers)) is not None:
+        authorization = get_forwarded_authorization(http_request.headers)
+        if self._router.may_have_own_tools(authorization):
             await self._runner.wait_until_ready()
             principal = await self._router.with_own_tools(principal, authorization)
         turn = self._build_turn(http_request, principal, chat_request)

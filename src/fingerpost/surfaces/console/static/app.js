@@ -5,11 +5,11 @@
 //   query:  URLSearchParams after "?" in the hash,
 //   me:     the response of GET /api/me.
 
-import { loadMe, me, signInByLink } from "./api.js";
+import { loadMe, me, post, signInByLink } from "./api.js";
 import { startWatching, stopWatching, live } from "./live.js";
 import { Shell } from "./shell.js";
 import { SignIn } from "./signin.js";
-import { Page, Problem, Skeleton, toast, html, render, useEffect, useErrorBoundary, useState, useStore } from "./ui.js";
+import { Page, Problem, Skeleton, escapeInvisible, toast, html, render, useEffect, useErrorBoundary, useState, useStore } from "./ui.js";
 
 const PAGES = {
   live: () => import("./pages/live.js"),
@@ -19,6 +19,7 @@ const PAGES = {
   servers: () => import("./pages/servers.js"),
   insight: () => import("./pages/insight.js"),
   audit: () => import("./pages/audit.js"),
+  "sign-ins": () => import("./pages/signins.js"),
 };
 
 /** Parses a hash: {name, params, query}. No name is Live; an unknown one is kept, and shown as such. */
@@ -99,6 +100,21 @@ async function signInFromLink() {
   }
 }
 
+/** Finishes a sign-in to a server, for which the authorization server led back to this page. */
+async function finishServerSignIn() {
+  const given = new URLSearchParams(location.search);
+  if (!given.has("state")) return;
+  const names = ["state", "code", "error", "error_description", "iss"].filter((name) => given.has(name));
+  history.replaceState(null, "", `${location.pathname}#/sign-ins`);
+  try {
+    const { server } = await post("/api/sign-in-answers", Object.fromEntries(names.map((name) => [name, given.get(name)])));
+    toast(`You are signed in to ${escapeInvisible(server)}`);
+  } catch (error) {
+    toast(error.detail || error.title, "bad");
+  }
+  dispatchEvent(new HashChangeEvent("hashchange"));
+}
+
 function App() {
   const { state, person, error } = useStore(me);
   const route = useRoute();
@@ -110,6 +126,7 @@ function App() {
   }, []);
   useEffect(() => {
     if (state !== "known") return undefined;
+    void finishServerSignIn();
     startWatching();
     return stopWatching;
   }, [state, person?.name]);

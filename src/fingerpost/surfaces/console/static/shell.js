@@ -101,6 +101,7 @@ function Nav({ route, person, waiting, onKeys }) {
       <${CurrentUser} person=${person} />
       <div class="side-tools">
         <a href="/docs/" title="Documentation">Docs</a>
+        ${person.has_sign_ins ? html`<a href="#/sign-ins" title="Servers where you sign in with your own account">Sign-ins</a>` : null}
         <${ThemeSwitch} />
         <button type="button" class="icon-button keys-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><${Icon} path=${ICONS.keys} /></button>
         ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${handleSignOut} aria-label="Sign out" title="Sign out"><${Icon} path=${ICONS.signOut} /></button>` : null}

@@ -1,0 +1,204 @@
+"""Sign-ins of users to servers: each with the own account, at a page that leads back to the console."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic import Field
+
+from fingerpost.errors import FingerpostError
+from fingerpost.frozen import frozen
+from fingerpost.records import Right, ServerSpec
+from fingerpost.router import Router
+from fingerpost.surfaces.api.operation import (
+    ApiProblem,
+    ApiRequest,
+    ApiResponse,
+    OperationGroup,
+    declare_operation,
+)
+from fingerpost.surfaces.api.visibility import ManagedScope
+
+START_SECONDS: Final = 30.0
+FINISH_SECONDS: Final = 30.0
+SIGN_IN_SECONDS: Final = 600.0
+MAX_OPEN: Final = 200  # sign-ins at once
+_ONE_PATH: Final = "/api/sign-ins/{server}"
+AnswerText = Annotated[str, Field(max_length=4000)]
+
+
+@frozen
+class UserSignIn:
+    """Whether the caller has signed in to a server where users do so for themselves."""
+
+    server: str
+    signed_in: bool
+
+
+@frozen
+class UserSignInPage:
+    """The servers where the caller signs in with the own account."""
+
+    items: tuple[UserSignIn, ...]
+
+
+@frozen
+class SignInStart:
+    """Where the caller signs in."""
+
+    url: str
+
+
+@frozen
+class SignInAnswer:
+    """What the authorization server added to the address that it led back to."""
+
+    state: AnswerText
+    code: AnswerText | None = None
+    error: AnswerText | None = None
+    error_description: AnswerText | None = None
+    iss: AnswerText | None = None
+
+
+class _OpenSignIn:
+    """A sign-in that has begun."""
+
+    def __init__(self, spec: ServerSpec, user: str) -> None:
+        self.spec = spec
+        self.user = user
+        self.url: str | None = None
+        self.started = anyio.Event()  # the page is known, or it failed
+        self.answered = anyio.Event()
+        self.answer: dict[str, str] = {}
+        self.finished = anyio.Event()
+        self.error: FingerpostError | None = None
+        self.scope = anyio.CancelScope()
+
+    async def wait_for_answer(self) -> dict[str, str]:
+        await self.answered.wait()
+        return self.answer
+
+
+class SignInOperations(OperationGroup):
+    """The operations about the caller's own sign-ins."""
+
+    tag = "sign-ins"
+
+    def __init__(self, router: Router, tasks: TaskGroup, *, address: str) -> None:
+        self._router = router
+        self._tasks = tasks
+        self._redirect = f"{(router.settings.gateway.public_url or address).rstrip('/')}/"
+        self._open: dict[str, _OpenSignIn] = {}  # by state
+
+    @declare_operation(
+        "GET", "/api/sign-ins", "Servers where the caller signs in with the own account", right=Right.USE
+    )
+    async def list_sign_ins(self, request: ApiRequest) -> UserSignInPage:
+        user = request.principal.name
+        items = [
+            UserSignIn(server=spec.name, signed_in=await self._router.is_signed_in(spec.name, user))
+            for spec in self._list_servers(request)
+        ]
+        return UserSignInPage(items=tuple(items))
+
+    @declare_operation(
+        "POST",
+        _ONE_PATH,
+        "Begin to sign in to a server; the answer names the page where that is done",
+        right=Right.USE,
+        problems=(404, 409, 502, 503),
+    )
+    async def begin(self, request: ApiRequest, server: str) -> SignInStart:
+        spec = self._find_server(request, server)
+        if len(self._open) >= MAX_OPEN:
+            raise ApiProblem(503, "Too many sign-ins at once", "Try again in a few minutes.")
+        opened = _OpenSignIn(spec, request.principal.name)
+        self._tasks.start_soon(self._run, opened)
+        with anyio.move_on_after(START_SECONDS):
+            await opened.started.wait()
+        if opened.error is not None:
+            raise ApiProblem(502, "The sign-in could not be started", f"{opened.error}")
+        if opened.url is None:
+            opened.scope.cancel()
+            detail = f"{server} did not ask for a sign-in."
+            raise ApiProblem(409, "There is nothing to sign in to", detail)
+        return SignInStart(url=opened.url)
+
+    @declare_operation(
+        "POST",
+        "/api/sign-in-answers",
+        "Finish a sign-in with the answer of the authorization server",
+        right=Right.USE,
+        problems=(404, 502),
+    )
+    async def finish(self, request: ApiRequest, body: SignInAnswer) -> UserSignIn:
+        opened = self._open.get(body.state)
+        # Only who began a sign-in may finish it: otherwise a link would bind one person's account to another.
+        if opened is None or opened.user != request.principal.name:
+            detail = "It has expired, was finished already, or was begun by another user. Sign in again."
+            raise ApiProblem(404, "There is no such sign-in", detail)
+        del self._open[body.state]
+        fields = ("state", "code", "error", "error_description", "iss")
+        opened.answer = {name: value for name in fields if (value := getattr(body, name)) is not None}
+        opened.answered.set()
+        with anyio.move_on_after(FINISH_SECONDS):
+            await opened.finished.wait()
+        if opened.error is not None or not opened.finished.is_set():
+            opened.scope.cancel()
+            raise ApiProblem(502, "The sign-in failed", f"{opened.error or 'The server did not answer.'}")
+        await self._router.with_own_tools(request.principal, None)  # lists the tools of the server
+        return UserSignIn(server=opened.spec.name, signed_in=True)
+
+    @declare_operation(
+        "DELETE",
+        _ONE_PATH,
+        "Delete and revoke the caller's sign-in",
+        status=204,
+        right=Right.USE,
+        problems=(404,),
+    )
+    async def end(self, request: ApiRequest, server: str) -> ApiResponse:
+        self._find_server(request, server)
+        if await self._router.sign_out(server, user=request.principal.name) == "not signed in":
+            raise ApiProblem(404, "There is no such sign-in", f"You are not signed in to {server}.")
+        return ApiResponse(status=204)
+
+    async def _run(self, opened: _OpenSignIn) -> None:
+        """Run one sign-in from start to end."""
+
+        async def open_page(url: str) -> None:
+            state = parse_qs(urlsplit(url).query).get("state", [""])[0]
+            self._open[state] = opened
+            opened.url = url
+            opened.started.set()
+
+        try:
+            with opened.scope, anyio.move_on_after(SIGN_IN_SECONDS):
+                await self._router.sign_in_user(
+                    opened.spec.name,
+                    opened.user,
+                    redirect=self._redirect,
+                    open_page=open_page,
+                    wait_for_answer=opened.wait_for_answer,
+                )
+        except FingerpostError as error:
+            opened.error = error
+        finally:
+            self._open = {state: other for state, other in self._open.items() if other is not opened}
+            opened.started.set()
+            opened.finished.set()
+
+    def _list_servers(self, request: ApiRequest) -> list[ServerSpec]:
+        bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
+        specs = [self._router.servers.get_spec(status.name) for status in self._router.servers.statuses]
+        return [spec for spec in specs if spec.auth == "per_user" and bounds.covers_server(spec.name)]
+
+    def _find_server(self, request: ApiRequest, server: str) -> ServerSpec:
+        found = next((spec for spec in self._list_servers(request) if spec.name == server), None)
+        if found is None:
+            detail = f"There is no server {server[:60]!r} where you sign in with your own account."
+            raise ApiProblem(404, "There is no such server", detail)
+        return found

@@ -1,0 +1,97 @@
+"""Users with accounts of their own at one server, through one gateway, against a real OAuth server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+import httpx2
+
+from tests.kit.api import ServedApi, open_served_api
+from tests.kit.oauth_authority import OAuthAuthority, serve_accounts
+from tests.requirements import proves
+
+CALLS = 500  # of each user
+
+
+async def agree(url: str) -> dict[str, str]:
+    """What the authorization server adds to the address it leads back to, for a person who agrees."""
+    async with httpx2.AsyncClient() as browser:
+        answer = await browser.get(url)
+        assert answer.status_code == 302, answer.text
+    return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+
+
+async def sign_in(api: ServedApi, key: dict[str, str]) -> httpx2.Response:
+    begun = await api.post("/api/sign-ins/accounts", headers=key)
+    assert begun.status_code == 200, begun.text
+    return await api.post("/api/sign-in-answers", await agree(begun.json()["url"]), headers=key)
+
+
+async def ask_who(api: ServedApi, key: dict[str, str]) -> dict[str, Any]:
+    answer = await api.post("/api/call", {"tool": "accounts/get_account", "arguments": {}}, headers=key)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@proves("M5")
+async def test_each_user_acts_with_the_own_account(tmp_path: Path) -> None:
+    authority = OAuthAuthority()
+    async with serve_accounts(authority) as spec, open_served_api(tmp_path, spec) as api:
+        anna, ben, carl = [await api.key(name) for name in ("anna", "ben", "carl")]
+        assert (await sign_in(api, anna)).json() == {"server": "accounts", "signed_in": True}
+        (first,) = authority.clients
+        assert (await sign_in(api, ben)).status_code == 200
+        second = next(client for client in authority.clients if client != first)
+
+        seen: dict[str, Counter[str]] = {"anna": Counter(), "ben": Counter()}
+
+        async def call(name: str, key: dict[str, str]) -> None:
+            for _ in range(CALLS // 10):
+                seen[name][(await ask_who(api, key))["content"]] += 1
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(10):
+                tasks.start_soon(call, "anna", anna)
+                tasks.start_soon(call, "ben", ben)
+        assert seen == {"anna": Counter({first: CALLS}), "ben": Counter({second: CALLS})}
+
+        refused = await ask_who(api, carl)
+        assert not refused["success"]
+        assert "accounts needs you to sign in with your own account" in refused["detail"]
+        listed = (await api.get("/api/sign-ins", headers=carl)).json()
+        assert listed == {"items": [{"server": "accounts", "signed_in": False}]}
+
+
+@proves("M5")
+async def test_a_sign_in_is_finished_by_the_user_who_began_it_and_once(tmp_path: Path) -> None:
+    authority = OAuthAuthority()
+    async with serve_accounts(authority) as spec, open_served_api(tmp_path, spec) as api:
+        anna, eve = [await api.key(name) for name in ("anna", "eve")]
+        begun = await api.post("/api/sign-ins/accounts", headers=eve)
+        answer = await agree(begun.json()["url"])  # anna was sent eve's link, and agreed
+        assert (await api.post("/api/sign-in-answers", answer, headers=anna)).status_code == 404
+        assert (await api.post("/api/sign-in-answers", answer, headers=eve)).status_code == 200
+        assert (await api.post("/api/sign-in-answers", answer, headers=eve)).status_code == 404
+        assert not (await ask_who(api, anna))["success"]
+
+
+@proves("M5")
+async def test_tokens_of_a_user_are_renewed_and_end_with_signing_out(tmp_path: Path) -> None:
+    authority = OAuthAuthority()
+    async with serve_accounts(authority) as spec, open_served_api(tmp_path, spec) as api:
+        anna = await api.key("anna")
+        authority.lifetime = -1
+        await sign_in(api, anna)
+        authority.lifetime = 3600
+        async with anyio.create_task_group() as tasks:  # the token for renewal is used once
+            for _ in range(5):
+                tasks.start_soon(ask_who, api, anna)
+        assert (await ask_who(api, anna))["success"]
+        assert (await api.client.delete("/api/sign-ins/accounts", headers=anna)).status_code == 204
+        assert authority.refresh == {}
+        assert not (await ask_who(api, anna))["success"]
+        assert (await api.client.delete("/api/sign-ins/accounts", headers=anna)).status_code == 404
