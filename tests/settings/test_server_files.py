@@ -76,6 +76,7 @@ SHAPES: list[tuple[dict[str, object], dict[str, object]]] = [
         {"oauth": OAuthSpec(client_id="me", scopes=("a",), redirect_port=9)},
     ),
     ({"url": "https://a.example", "auth": {"CLIENT_ID": "me"}}, {"oauth": OAuthSpec(client_id="me")}),
+    ({"url": "https://a.example", "auth": "per_user"}, {"auth": "per_user", "oauth": None}),
 ]
 
 
@@ -251,4 +252,5 @@ def test_a_bad_line_in_an_env_file_is_named_without_showing_it(folders: Settings
 
 
 def test_whatever_our_own_entries_may_say_a_clients_file_may_say() -> None:
-    assert set(ServerSettings.model_fields) == set(FIELD_NAMES.values())
+    # `auth` of other clients is our `oauth`, unless it is one of our words.
+    assert set(ServerSettings.model_fields) == {*FIELD_NAMES.values(), "auth"}
