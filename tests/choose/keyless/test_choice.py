@@ -98,6 +98,24 @@ def test_a_clear_request_finds_its_tool_with_complete_arguments(
     assert certain.question is None
 
 
+@proves("Q7")
+@table(
+    ("request_text", "tool", "arguments"),
+    [
+        ("¿Qué hora es en Tokio?", "time/get_current_time", {"timezone": "Asia/Tokyo"}),
+        ("Wie spät ist es in Tokio?", "time/get_current_time", {"timezone": "Asia/Tokyo"}),
+        ("Прочитай файл notes.md", "files/read_text_file", {"path": "notes.md"}),
+        ("Baixa a página https://example.org", "fetch/fetch", {"url": "https://example.org"}),
+    ],
+)
+def test_a_clear_request_in_another_language_finds_its_tool_and_its_values(
+    narrower: Narrower, request_text: str, tool: str, arguments: JsonObject
+):
+    certain = choose(narrower, request_text)
+    assert certain.option is not None, certain.reason
+    assert (certain.option.card.key, certain.option.filled.arguments) == (tool, arguments)
+
+
 def test_a_clear_tool_with_something_missing_is_taken_and_the_rest_asked(narrower: Narrower):
     certain = choose(narrower, "git status")
     assert certain.option is not None

@@ -163,6 +163,7 @@ MIN_BEST_SHARE: Final = (
 MAX_QUESTION_OPTIONS: Final = 4
 
 _DESTRUCTIVE_REASON: Final = "it can overwrite or delete data, and the request does not name the tool"
+_HEBREW: Final = "he"  # its gloss is no sentence, and the rules know its words
 NO_PATHS: Final[Mapping[str, ServerPaths]] = {}
 NO_SUITABLE_TOOL_REASON: Final = "no offered tool seems suitable"
 READS_ONLY_REASON: Final = "every offered tool only reads"
@@ -237,6 +238,8 @@ def choose_tool(
     `cards` are the offered tools by key, `paths` the directories and repositories of servers. A destructive
     tool is confirmed first, unless it is in `needs_approval`: then the person is asked about the exact call.
     """
+    if narrowing.signals.gloss and narrowing.signals.language != _HEBREW:
+        text = narrowing.signals.gloss  # words of an English request, with its names and paths
     options = _build_options(narrowing, cards, text, today, zone, need, paths)
     if namesakes := _find_same_named_options(text, options):
         reason = "the request names a tool that its server does not offer"
@@ -253,7 +256,8 @@ def choose_tool(
         return KeylessChoice(
             option=reader, reason="it reads the file that the request names", alternatives=rest
         )
-    part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
+    needs = narrowing.shortlist.needs
+    part = needs[need] if len(needs) > 1 and need < len(needs) else text
     if reason := _find_refusal_reason(options, narrowing, part, need):
         return KeylessChoice(option=None, reason=reason, alternatives=options)
     candidates = _prefer_read_only(options) if narrowing.signals.asks else options
