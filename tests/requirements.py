@@ -355,8 +355,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X16": Requirement(
         "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
         "preset; the approval shows where each value comes from",
-        gap="on AgentDojo `default` asks for 95 calls instead of 109 (goal: 36), `autonomous` for 24 % of the "
-        "user calls (goal: 15 %): their values come from untrusted content",
+        gap="on AgentDojo `default` asks for 95 calls instead of 109 (goal: 36), `autonomous` for 24 % of "
+        "the user calls (goal: 15 %): their values come from untrusted content",
     ),
     "X17": Requirement("No encoding, storage or detour makes an injected value the person's own"),
     "X18": Requirement(
