@@ -20,8 +20,6 @@ from tests.requirements import proves
 FOLDER = ROOT / "deploy"
 SECRET = "0123456789abcdef" * 4
 
-pytestmark = proves("M3")
-
 
 def read_settings(folder: Path, environment: Mapping[str, str]) -> Loaded:
     return load(environ={"HOME": str(folder), **environment}, cwd=folder)
@@ -33,10 +31,12 @@ def run(*command: str) -> tuple[int, str]:
 
 
 @pytest.mark.process
+@proves("M3")
 def test_the_dockerfile_has_no_findings() -> None:
     assert run(str(Path(sys.executable).with_name("hadolint")), str(ROOT / "Dockerfile")) == (0, "")
 
 
+@proves("M3")
 def test_compose_gives_valid_settings_from_the_example_environment(tmp_path: Path) -> None:
     text = (FOLDER / "compose.yaml").read_text(encoding="utf-8")
     example = (FOLDER / "environment.example").read_text(encoding="utf-8")
@@ -59,12 +59,14 @@ def test_compose_gives_valid_settings_from_the_example_environment(tmp_path: Pat
 
 
 @pytest.mark.process
+@proves("M3")
 def test_kubernetes_accepts_the_manifests() -> None:
     command = str(Path(sys.executable).with_name("kubernetes-validate"))
     code, output = run(command, "--strict", str(FOLDER / "kubernetes.yaml"))
     assert code == 0, output
 
 
+@proves("M3")
 def test_the_manifests_give_valid_settings_and_probe_the_port_of_the_gateway(tmp_path: Path) -> None:
     text = (FOLDER / "kubernetes.yaml").read_text(encoding="utf-8")
     parts: dict[str, Any] = {part["kind"]: part for part in yaml.safe_load_all(text)}
@@ -89,6 +91,7 @@ def test_the_manifests_give_valid_settings_and_probe_the_port_of_the_gateway(tmp
 
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@proves("M3")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = (FOLDER / "fingerpost.service").read_text(encoding="utf-8")
     unit = tmp_path / "fingerpost.service"
