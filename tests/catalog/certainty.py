@@ -51,7 +51,7 @@ def read_labelled_tools() -> Iterator[LabelledTool]:
         for number, tool in enumerate(entry["tools"]):
             held_out = number % 3 == 2 if invented else entry["held_out"]
             reads = tool["effect"] == "read"
-            yield LabelledTool(server, _definition(tool), reads, held_out, invented, entry["package"])
+            yield LabelledTool(server, build_definition(tool), reads, held_out, invented, entry["package"])
 
 
 def measure(*, held_out: bool, invented: bool, known: bool = True) -> CertaintyFigures:
@@ -79,7 +79,7 @@ def _line(judged: ToolCard) -> str:
     return f"{judged.key}: {judged.effect.value}, {judged.effect.reason}; {judged.doubt}"
 
 
-def _definition(tool: dict[str, Json]) -> dict[str, Json]:
+def build_definition(tool: dict[str, Json]) -> dict[str, Json]:
     properties: dict[str, Json] = {}
     for parameter in str(tool["parameters"]).split():
         name, _, choices = parameter.partition("=")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fingerpost.catalog.effects import collect_parameters
+from fingerpost.catalog.effects import DESTROY_VERBS, READ_VERBS, WRITE_VERBS, collect_parameters
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, split_words, to_singular
 from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
@@ -14,7 +14,10 @@ from fingerpost.records import DataLabel, Effect, JsonObject, Known, Source
 from fingerpost.schemas import get_types
 
 _SETS: Final = read_word_sets("fingerpost.catalog", "data_labels.txt")
-_MAX_SENTENCES: Final = 2
+_NO_OBJECTS: Final = (
+    _SETS["fillers"]
+    | (READ_VERBS | WRITE_VERBS | DESTROY_VERBS) - _SETS["others_content"] - _SETS["shared_objects"]
+)
 _MAX_WORDS: Final = 60
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
 
@@ -24,104 +27,146 @@ class _ToolWords:
     """The words of a definition, in the singular, by where they stand."""
 
     name: tuple[str, ...]
-    description: tuple[str, ...]
+    opening: tuple[str, ...]  # of the description: its first sentence
     server: tuple[str, ...]
     parameters: Mapping[str, tuple[str, ...]]  # the words of each parameter that takes free text
+    effect: Effect
 
-    def find(self, words: frozenset[str]) -> str:
-        """Return where one of these words stands, for a reason; empty if none does."""
-        return self.find_in_name(words) or self.find_in_description(words)
+    @property
+    def object(self) -> str:
+        """The last word of the name that is neither a verb nor a filler: what the tool is about."""
+        return next((word for word in reversed(self.name) if word not in _NO_OBJECTS), "")
 
-    def find_in_name(self, words: frozenset[str]) -> str:
-        found = _find_first(self.name, words)
+    @property
+    def is_read(self) -> bool:
+        return self.effect is Effect.READ
+
+    @property
+    def reads(self) -> bool:
+        """Whether the tool reads, possibly beside a change: a query in SQL, a download."""
+        return self.is_read or bool(self.find_in_name("reading_acts"))
+
+    def find_in_name(self, title: str) -> str:
+        """Return where a word of this set stands, for a reason; empty if none does."""
+        found = _find_first(self.name, _SETS[title])
         return f"its name says {found!r}" if found else ""
 
-    def find_in_description(self, words: frozenset[str]) -> str:
-        found = _find_first(self.description, words)
+    def find_in_opening(self, title: str) -> str:
+        found = _find_first(self.opening, _SETS[title])
         return f"its description says {found!r}" if found else ""
 
-    def find_in_server(self, words: frozenset[str]) -> str:
-        found = _find_first(self.server, words)
+    def find_in_server(self, title: str) -> str:
+        found = _find_first(self.server, _SETS[title])
         return f"its server is called {found!r}" if found else ""
 
-    def find_parameter(self, words: frozenset[str]) -> str:
-        """Return the first parameter whose last word is one of these."""
-        return next((name for name, parts in self.parameters.items() if parts and parts[-1] in words), "")
+    def find_parameter(self, title: str) -> str:
+        """Return the first parameter whose last word is of this set and that does not repeat the object."""
+        return next(
+            (
+                name
+                for name, parts in self.parameters.items()
+                if parts and parts[-1] in _SETS[title] and (len(parts) == 1 or parts[0] not in self.name)
+            ),
+            "",
+        )
 
 
 def infer_labels(server: str, definition: JsonObject, effect: Effect) -> dict[DataLabel, Known[bool]]:
     """Return the labels that apply to this tool, each with its reason."""
-    words = _collect_words(server, definition)
+    words = _collect_words(server, definition, effect)
+    anything = _find_program(words)
     found = {
-        DataLabel.UNTRUSTED: _find_untrusted(words, effect),
-        DataLabel.PRIVATE: _find_private(words, effect),
-        DataLabel.OUTBOUND: _find_outbound(words, effect),
+        DataLabel.UNTRUSTED: anything or _find_untrusted(words),
+        DataLabel.PRIVATE: anything or _find_private(words),
+        DataLabel.OUTBOUND: anything or _find_outbound(words),
     }
     labels = {label: Known(True, Source.INFERRED, reason) for label, reason in found.items() if reason}  # noqa: FBT003
-    if DataLabel.UNTRUSTED not in labels and effect is Effect.READ and _is_open_world(definition):
+    if DataLabel.UNTRUSTED not in labels and words.is_read and _is_open_world(definition):
         labels[DataLabel.UNTRUSTED] = Known(True, Source.ANNOTATION, "annotated as open world")  # noqa: FBT003
     return labels
 
 
-def _find_untrusted(words: _ToolWords, effect: Effect) -> str:
-    if reason := _find_program(words, effect) or _find_browser(words):
-        return reason
-    if effect is not Effect.READ and not words.find_in_name(_SETS["others_names"]):
+def _find_program(words: _ToolWords) -> str:
+    """A tool that takes a program can do anything."""
+    if words.is_read:
         return ""
-    if reason := words.find_in_name(_SETS["others_names"] | _SETS["others_content"]):
-        return reason
-    if words.find_in_name(_SETS["machine_facts"]):
-        return ""
-    return words.find_in_description(_SETS["others_content"]) or words.find_in_server(
-        _SETS["others_services"]
-    )
-
-
-def _find_private(words: _ToolWords, effect: Effect) -> str:
-    if reason := _find_program(words, effect):
-        return reason
-    if effect is not Effect.READ:
-        return ""
-    if reason := words.find_in_server(_SETS["private_services"]):
-        return reason
-    if words.find(_SETS["public_words"]):
-        return ""
-    return words.find(_SETS["private_things"])
-
-
-def _find_outbound(words: _ToolWords, effect: Effect) -> str:
-    if reason := _find_program(words, effect) or _find_browser(words):
-        return reason
-    if parameter := words.find_parameter(_SETS["address_parameters"]):
-        return f"its parameter {parameter!r} takes an address"
-    if effect is Effect.READ:
-        return ""
-    if reason := words.find_in_name(_SETS["sending_verbs"]):
-        return reason
-    if words.find_in_name(_SETS["writing_verbs"]) and (reason := words.find_in_name(_SETS["shared_objects"])):
-        return f"{reason}, which others see"
-    if parameter := words.find_parameter(_SETS["recipient_parameters"]):
-        return f"its parameter {parameter!r} names a recipient"
-    return words.find_in_description(_SETS["sending_verbs"])
-
-
-def _find_program(words: _ToolWords, effect: Effect) -> str:
-    if effect is Effect.READ:
-        return ""
-    parameter = words.find_parameter(_SETS["program_parameters"])
+    parameter = words.find_parameter("program_parameters")
     return f"its parameter {parameter!r} takes a program, which can do anything" if parameter else ""
 
 
-def _find_browser(words: _ToolWords) -> str:
-    if not (words.find_in_name(_SETS["browser_words"]) or words.find_in_server(_SETS["browser_words"])):
+def _find_untrusted(words: _ToolWords) -> str:
+    if _is_browser(words):
+        return "" if words.find_in_name("browser_settings") else "it shows what stands on a web page"
+    if not words.reads:
         return ""
-    return words.find_in_name(_SETS["browser_verbs"])
+    if reason := words.find_in_name("web_names") or words.find_in_server("web_names"):
+        return reason
+    if words.find_in_name("figures"):
+        return ""
+    if words.name[-1:] == ("query",):
+        return "its name says 'query': others may have entered what it returns"
+    if words.object in _SETS["others_content"]:
+        return f"its name says {words.object!r}, which others may have written"
+    if words.object in _SETS["machine_facts"]:
+        return ""
+    if reason := words.find_in_name("others_content"):
+        return f"{reason}, which others may have written"
+    if reason := words.find_in_name("rows") or words.find_in_opening("rows"):
+        return f"{reason}: others may have entered what it returns"
+    first = _find_first(words.opening, _SETS["others_content"] | _SETS["machine_facts"])
+    if first in _SETS["others_content"]:
+        return f"its description says {first!r}"
+    if first or words.find_in_name("machine_facts"):
+        return ""
+    return words.find_in_server("others_services") or (
+        "nothing says that only figures or settings come back" if words.is_read else ""
+    )
 
 
-def _collect_words(server: str, definition: JsonObject) -> _ToolWords:
+def _find_private(words: _ToolWords) -> str:
+    if not words.reads or words.find_in_name("public_words"):
+        return ""
+    if reason := words.find_in_server("private_services"):
+        return reason
+    if reason := words.find_in_name("private_things"):
+        return reason
+    return "" if words.find_in_opening("public_words") else words.find_in_opening("private_things")
+
+
+def _find_outbound(words: _ToolWords) -> str:
+    if _is_browser(words) and (reason := words.find_in_name("browser_acts")):
+        return f"{reason}: it acts on a web page"
+    if parameter := words.find_parameter("address_parameters"):
+        return f"its parameter {parameter!r} takes an address"
+    if words.is_read:
+        return ""
+    if reason := words.find_in_name("sending_verbs"):
+        return reason
+    if "run" in words.name and words.object in _SETS["program_runs"]:
+        return f"its name says 'run' and {words.object!r}: what runs can send anything"
+    for part, where in ((words.name, "name"), (words.opening, "description")):
+        if part and part[0] in _SETS["sending_openings"] | _SETS["sending_verbs"]:
+            return f"its {where} says {part[0]!r}"
+    if words.object in _SETS["shared_objects"] and words.find_in_name("writing_verbs"):
+        seen = words.object not in _SETS["team_objects"] or (
+            words.find_in_server("team_services") or words.find_in_name("team_services")
+        )
+        if seen:
+            return f"its name says {words.object!r}, which others see"
+    parameter = words.find_parameter("recipient_parameters")
+    if parameter and not (parameter == "to" and "from" in words.parameters):
+        return f"its parameter {parameter!r} names a recipient"
+    return ""
+
+
+def _is_browser(words: _ToolWords) -> bool:
+    return bool(words.find_in_server("browser_words") or _find_first(words.name[:1], _SETS["browser_words"]))
+
+
+def _collect_words(server: str, definition: JsonObject, effect: Effect) -> _ToolWords:
     described = definition.get("description")
     text = described[:MAX_TEXT_LENGTH] if isinstance(described, str) else ""
-    opening = ". ".join(_SENTENCE_END.split(text.strip())[:_MAX_SENTENCES])
+    opening = _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
     parameters = {
         name: _to_singulars(split_words(name))
         for name, part in collect_parameters(definition.get("inputSchema")).named
@@ -129,9 +174,10 @@ def _collect_words(server: str, definition: JsonObject) -> _ToolWords:
     }
     return _ToolWords(
         name=_to_singulars(split_words(str(definition.get("name", "")))),
-        description=_to_singulars(split_words(opening)[:_MAX_WORDS]),
+        opening=_to_singulars(split_words(opening)[:_MAX_WORDS]),
         server=_to_singulars(split_words(server)),
         parameters=parameters,
+        effect=effect,
     )
 
 
