@@ -24,9 +24,11 @@ from benchmarks import (
     grants,
     journeys,
     knowledge,
+    labels,
     languages,
     memory,
     on_demand,
+    poison,
     prefix,
     retention,
     routing,
@@ -70,6 +72,8 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "journeys": lambda _: journeys.run(),
     "languages": lambda _: languages.run(),
     "agentdojo": lambda _: agentdojo.run(),
+    "labels": lambda _: labels.run(),
+    "poison": poison.run,
 }
 SLOW = (
     "store-soak",

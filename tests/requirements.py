@@ -467,4 +467,16 @@ REQUIREMENTS: dict[str, Requirement] = {
     "M3": Requirement(
         "The container, Compose, Kubernetes and systemd files pass their linters and give valid settings"
     ),
+    "X20": Requirement(
+        "Each tool says, with the reason, whether it brings in untrusted content, reads private data or "
+        "sends data out; the operator's word wins"
+    ),
+    "X21": Requirement(
+        "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
+        "person accepts them; harmless ones are left alone"
+    ),
+    "X22": Requirement(
+        "Text in a result that addresses the model is fenced, its invisible characters are written out, and "
+        "it is marked in the trace"
+    ),
 }

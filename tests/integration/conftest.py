@@ -26,6 +26,7 @@ from tests.kit import warm
 from tests.kit.browser import chromium
 
 HOSTILE_SERVER = Path(__file__).with_name("hostile_server.py")
+_UNSCANNED = {"FINGERPOST_FLAGS__SCAN_DEFINITIONS": "false"}  # the hostile server has to be offered
 
 
 @pytest.fixture(scope="package")
@@ -45,7 +46,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramWithMode
     }
     with (
         run_scripted_upstream(script) as upstream,
-        run_program(folder, servers, upstream.environment()) as program,
+        run_program(folder, servers, {**upstream.environment(), **_UNSCANNED}) as program,
     ):
         yield ProgramWithModel(program, upstream)
 

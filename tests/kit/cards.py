@@ -8,11 +8,12 @@ from typing import Any
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.events import MemorySink
 from fingerpost.records import Listing, ToolCard
+from fingerpost.settings.model import FlagSettings
 
 
 def snapshot(**servers: list[Mapping[str, Any]]) -> Snapshot:
     """A snapshot of these servers with these tool definitions."""
-    catalog = Catalog(events=MemorySink())
+    catalog = Catalog(events=MemorySink(), flags=FlagSettings(scan_definitions=False))
     for server, definitions in servers.items():
         complete = tuple({"inputSchema": {"type": "object"}, **definition} for definition in definitions)
         catalog.replace_server(Listing(server=server, definitions=complete))

@@ -35,8 +35,11 @@ def catalog(
     flags: FlagSettings | None = None,
     events: MemorySink | None = None,
 ) -> Catalog:
-    """A catalog that has taken these listings, in this order."""
-    made = Catalog(events=events or MemorySink(), overrides=overrides, flags=flags or FlagSettings())
+    """A catalog that has taken these listings, in this order. Definitions are not scanned, whatever they say,
+    unless `flags` say so.
+    """
+    flags = flags or FlagSettings(scan_definitions=False)
+    made = Catalog(events=events or MemorySink(), overrides=overrides, flags=flags)
     for item in listings:
         made.replace_server(item)
     return made

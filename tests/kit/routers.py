@@ -20,13 +20,15 @@ from tests.kit.stores import place_empty_store
 
 
 def build_settings(folder: Path, **more: Any) -> Settings:
-    """Settings with a store in the folder. Tools are scored by words, so no vectors are built."""
+    """Settings with a store in the folder. Tools are scored by words, so no vectors are built; definitions
+    may say anything, so they are not scanned.
+    """
     return Settings.model_validate(
         {
             "store": {"url": place_empty_store(folder)},
             **more,
             "narrow": {"vectors": str(folder / "vectors"), **more.get("narrow", {})},
-            "flags": {"dense_scores": False, **more.get("flags", {})},
+            "flags": {"dense_scores": False, "scan_definitions": False, **more.get("flags", {})},
         }
     )
 

@@ -14,6 +14,7 @@ from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
 from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Json, Listing, Signals, ToolCard
+from fingerpost.settings.model import FlagSettings
 
 
 def tool(name: str, description: str = "", **parameters: str) -> dict[str, Json]:
@@ -29,7 +30,7 @@ def tool(name: str, description: str = "", **parameters: str) -> dict[str, Json]
 
 def cards(**servers: list[dict[str, Json]]) -> tuple[ToolCard, ...]:
     """The cards of these servers, as the catalog makes them."""
-    catalog = Catalog(events=MemorySink())
+    catalog = Catalog(events=MemorySink(), flags=FlagSettings(scan_definitions=False))
     for name, definitions in servers.items():
         catalog.replace_server(Listing(server=name, definitions=tuple(definitions)))
     return catalog.snapshot.cards

@@ -9,6 +9,7 @@ from typing import Final, cast
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.effects import collect_parameters, judge_effect
+from fingerpost.catalog.injection import scan_definition
 from fingerpost.catalog.intelligence import (
     Overrides,
     WrittenOverride,
@@ -62,6 +63,8 @@ class CardBuilder:
 
     overrides: Overrides
     inferring: bool = True
+    scanning: bool = True
+    own: frozenset[str] = frozenset()  # built-in servers, whose definitions are not scanned
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
     # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
     read_only_marks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -137,6 +140,7 @@ class CardBuilder:
             ),
             doubt=unsure,
             labels={**infer_labels(server, tool, effect.value), **written.labels},
+            findings=scan_definition(server, tool) if self.scanning and server not in self.own else (),
         )
         if written.fields.enabled is False:
             reason = f"switched off: {written.get_reason('enabled')}"

@@ -11,6 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
+from fingerpost.catalog.injection import (
+    build_look,
+    build_look_alike_finding,
+    is_look_alike,
+    scan_instructions,
+)
 from fingerpost.catalog.intelligence import Overrides
 from fingerpost.catalog.pins import (
     build_pin,
@@ -30,6 +36,7 @@ from fingerpost.catalog.unavailable import (
     build_disabled,
     build_disabled_by_settings,
     build_reviewed,
+    build_suspicious,
     build_unseen,
     describe_quarantine,
 )
@@ -46,9 +53,11 @@ from fingerpost.events import (
 from fingerpost.records import (
     ChangedInstructions,
     DroppedTool,
+    FindingKind,
     Listing,
     Pin,
     Quarantined,
+    ScannedDefinition,
     Scope,
     ToolCard,
     UsageProfile,
@@ -77,7 +86,12 @@ class Catalog:
         self._own = frozenset(own)
         self._events = events
         self._flags = flags
-        self._card_builder = CardBuilder(Overrides(overrides), inferring=flags.inferred_intelligence)
+        self._card_builder = CardBuilder(
+            Overrides(overrides),
+            inferring=flags.inferred_intelligence,
+            scanning=flags.scan_definitions,
+            own=self._own,
+        )
         self._unprefixed: set[str] = set()  # servers whose tools keep their own names
         self._cards: dict[str, dict[str, ToolCard]] = {}  # by server, then by key; includes quarantined tools
         self._origins: dict[str, Listing] = {}  # the last listing of each server, without its tools
@@ -149,6 +163,24 @@ class Catalog:
         return tuple(self._quarantined[key] for key in sorted(self._quarantined))
 
     @property
+    def findings(self) -> tuple[ScannedDefinition, ...]:
+        """What the scan found in the definitions and instructions of all servers, by key."""
+        found = [
+            ScannedDefinition(tool=key, server=server, held=key in self._quarantined, finding=finding)
+            for server, cards in self._cards.items()
+            for key, card in cards.items()
+            for finding in card.findings
+        ]
+        found += [
+            ScannedDefinition(
+                tool=build_server_key(changed.server), server=changed.server, held=True, finding=finding
+            )
+            for changed in self.changed_instructions
+            for finding in changed.findings
+        ]
+        return tuple(sorted(found, key=lambda one: one.tool))
+
+    @property
     def dropped(self) -> tuple[DroppedTool, ...]:
         """Tools that were listed but are refused or disabled."""
         return tuple(drop for server in sorted(self._dropped) for drop in self._dropped[server])
@@ -179,6 +211,8 @@ class Catalog:
                 card, self._card_builder.overrides.get_pattern(card.key, "enabled")
             )
         held = self._quarantined.get(card.key)
+        if held is not None and held.card.suspicious:
+            return build_suspicious(held)
         if held is None or not held.new:
             return build_changed(card)
         return build_reviewed(card) if held.reviewed else build_unseen(card)
@@ -374,6 +408,7 @@ class Catalog:
         """Pin new tools of this server, quarantine changed ones, release those that match their pins."""
         if not self._flags.pins or server in self._own:
             return
+        self._mark_look_alikes(server)
         found = compare_with_pins(self._cards.get(server, {}).values(), self._pins)
         server_pin = self._pins.get(build_server_key(server))
         first: list[ToolCard] = []
@@ -381,25 +416,56 @@ class Catalog:
         now = utc_now()
         reviewed = self._reviews_new(server)
         since = now if server_pin is None else server_pin.pinned_at
+        accepted: list[ToolCard] = []
+        for card in found.accepted:
+            pin = self._pins[card.key]
+            if card.suspicious and pin.accepted_by is None:
+                waiting.append(Quarantined(card=card, pin=pin))
+            else:
+                accepted.append(card)
         for card in found.new:
-            if (reviewed and not card.personal) or (
-                server_pin is not None and self._is_new_on_known_server(card, server_pin)
+            if (
+                card.suspicious
+                or (reviewed and not card.personal)
+                or (server_pin is not None and self._is_new_on_known_server(card, server_pin))
             ):
                 waiting.append(build_quarantine_entry(card, since=since, reviewed=reviewed))
             else:
                 first.append(card)
         for card in first:
             self._add_new_pin(build_pin(card, at=now))
-        for card in (*first, *found.accepted):  # a tool whose pin was removed is new and may be in quarantine
+        for card in (*first, *accepted):  # a tool whose pin was removed is new and may be in quarantine
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
-        self._pin_server(server, server_pin, {card.name for card in (*first, *found.accepted)})
+        self._pin_server(server, server_pin, {card.name for card in (*first, *accepted)})
         for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
             self._quarantined[key] = entry
             if self._announced.get(key) != seen:
                 self._announced[key] = seen
-                self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
+                reasons = tuple(dict.fromkeys(finding.reason for finding in entry.card.findings))
+                self._events.emit(
+                    ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen, findings=reasons)
+                )
+
+    def _mark_look_alikes(self, server: str) -> None:
+        """Add a finding to tools of this server whose names look like those of other servers."""
+        cards = self._cards.get(server, {})
+        if not self._flags.scan_definitions or not cards:
+            return
+        others = {
+            build_look(card.name): card
+            for name, listed in self._cards.items()
+            if name != server
+            for card in listed.values()
+        }
+        for key, card in cards.items():
+            kept = tuple(found for found in card.findings if found.kind is not FindingKind.LOOK_ALIKE)
+            other = others.get(build_look(card.name))
+            if other is not None and is_look_alike(card.name, other.name) and not other.suspicious:
+                kept = (*kept, build_look_alike_finding(card.name, other.key))
+            if kept != card.findings:
+                cards[key] = replace(card, findings=kept)
 
     def _reviews_new(self, server: str) -> bool:
         """Return whether tools of this server without a pin wait for review, also if the server is new."""
@@ -454,17 +520,22 @@ class Catalog:
         server_pin = self._pins.get(build_server_key(server))
         origin = self._origins.get(server)
         ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
-        if ours or not self._flags.pins or (server_pin is None and not self._reviews_new(server)):
+        if ours or not self._flags.pins:
             return None
         instructions = self._get_raw_instructions(server)
         pinned = "" if server_pin is None else get_pinned_instructions(server_pin)
-        if instructions == pinned:
+        known = instructions == pinned or (server_pin is None and not self._reviews_new(server))
+        accepted = known and server_pin is not None and server_pin.accepted_by is not None
+        scanned = self._flags.scan_definitions and not accepted
+        findings = scan_instructions(server, instructions) if scanned else ()
+        if known and not findings:
             return None
         return ChangedInstructions(
             server=server,
             before=pinned,
             after=instructions,
             fingerprint=compute_text_fingerprint(instructions),
+            findings=findings,
         )
 
     def accept_instructions(self, server: str, by: str, *, fingerprint: str) -> Pin:

@@ -107,8 +107,11 @@ def _find_untrusted(words: _ToolWords) -> str:
         return "its name says 'query': others may have entered what it returns"
     if words.object in _SETS["others_content"]:
         return f"its name says {words.object!r}, which others may have written"
-    if words.object in _SETS["machine_facts"]:
-        return ""
+    return "" if words.object in _SETS["machine_facts"] else _find_others_text(words)
+
+
+def _find_others_text(words: _ToolWords) -> str:
+    """Return why a tool whose object is not known brings in what others wrote."""
     if reason := words.find_in_name("others_content"):
         return f"{reason}, which others may have written"
     if reason := words.find_in_name("rows") or words.find_in_opening("rows"):
@@ -118,9 +121,8 @@ def _find_untrusted(words: _ToolWords) -> str:
         return f"its description says {first!r}"
     if first or words.find_in_name("machine_facts"):
         return ""
-    return words.find_in_server("others_services") or (
-        "nothing says that only figures or settings come back" if words.is_read else ""
-    )
+    unknown = "nothing says that only figures or settings come back" if words.is_read else ""
+    return words.find_in_server("others_services") or unknown
 
 
 def _find_private(words: _ToolWords) -> str:
@@ -140,23 +142,30 @@ def _find_outbound(words: _ToolWords) -> str:
         return f"its parameter {parameter!r} takes an address"
     if words.is_read:
         return ""
-    if reason := words.find_in_name("sending_verbs"):
-        return reason
     if "run" in words.name and words.object in _SETS["program_runs"]:
         return f"its name says 'run' and {words.object!r}: what runs can send anything"
+    return words.find_in_name("sending_verbs") or _find_shared_object(words) or _find_recipient(words)
+
+
+def _find_shared_object(words: _ToolWords) -> str:
+    """Return why others see what this tool writes."""
+    openings = _SETS["sending_openings"] | _SETS["sending_verbs"]
     for part, where in ((words.name, "name"), (words.opening, "description")):
-        if part and part[0] in _SETS["sending_openings"] | _SETS["sending_verbs"]:
+        if part and part[0] in openings:
             return f"its {where} says {part[0]!r}"
-    if words.object in _SETS["shared_objects"] and words.find_in_name("writing_verbs"):
-        seen = words.object not in _SETS["team_objects"] or (
-            words.find_in_server("team_services") or words.find_in_name("team_services")
-        )
-        if seen:
-            return f"its name says {words.object!r}, which others see"
+    if words.object not in _SETS["shared_objects"] or not words.find_in_name("writing_verbs"):
+        return ""
+    in_team = words.find_in_server("team_services") or words.find_in_name("team_services")
+    if words.object in _SETS["team_objects"] and not in_team:
+        return ""
+    return f"its name says {words.object!r}, which others see"
+
+
+def _find_recipient(words: _ToolWords) -> str:
     parameter = words.find_parameter("recipient_parameters")
-    if parameter and not (parameter == "to" and "from" in words.parameters):
-        return f"its parameter {parameter!r} names a recipient"
-    return ""
+    if not parameter or (parameter == "to" and "from" in words.parameters):
+        return ""
+    return f"its parameter {parameter!r} names a recipient"
 
 
 def _is_browser(words: _ToolWords) -> bool:

@@ -7,7 +7,15 @@ from typing import Final
 
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.frozen import frozen
-from fingerpost.records import DroppedTool, Effect, Quarantined, ServerState, ServerStatus, ToolCard
+from fingerpost.records import (
+    DroppedTool,
+    Effect,
+    Quarantined,
+    ServerState,
+    ServerStatus,
+    Severity,
+    ToolCard,
+)
 
 _ENABLE_HINT: Final = "Switch it on in the console of `fingerpost serve`, under {page}."
 _STATE_REASONS: Final = {
@@ -65,12 +73,28 @@ def build_reviewed(card: ToolCard) -> UnavailableTool:
     )
 
 
+def build_suspicious(held: Quarantined) -> UnavailableTool:
+    """Build the reason for a tool whose definition has serious findings and needs acceptance."""
+    card = held.card
+    finding = next(found for found in card.findings if found.severity is Severity.SERIOUS)
+    changed = not held.new and held.pin.fingerprint != card.fingerprint
+    return _build(
+        card,
+        f"its definition {'changed since it was first seen and ' if changed else ''}{finding.reason}",
+        f"Show what was found with `fingerpost scan {card.key}`. If the definition is harmless, accept it "
+        f"with `fingerpost pins accept {card.key}`.",
+    )
+
+
 def describe_quarantine(entries: Sequence[Quarantined]) -> str:
     """Return why these tools of one server are hidden, or an empty text."""
+    suspicious = sum(entry.card.suspicious for entry in entries)
+    entries = [entry for entry in entries if not entry.card.suspicious]
     changed = sum(not entry.new for entry in entries)
     reviewed = sum(entry.new and entry.reviewed for entry in entries)
     new = len(entries) - changed - reviewed
     parts = (
+        (suspicious, "hidden: the definition is suspicious"),
         (changed, "hidden: the definition changed, the server's entry did not"),
         (new, "hidden: new on a known server"),
         (reviewed, "waiting for review: the server is new, or its entry changed"),

@@ -52,15 +52,20 @@ class CatalogChanged(Event):
 
 @frozen
 class ToolQuarantined(Event):
-    """A tool differs from its pin, or is new on a known server. It is hidden until a person accepts it."""
+    """A tool differs from its pin, is new on a known server, or its definition is suspicious. It is hidden
+    until a person accepts it.
+    """
 
     audited: ClassVar[bool] = True
 
     tool: str
     pinned: str  # empty if the tool is new
     seen: str
+    findings: tuple[str, ...] = ()  # what the scan of its definition found
 
     def summary(self) -> str:
+        if self.findings:
+            return f"{self.tool}: its definition {self.findings[0]}, {self.seen[:12]}"
         if not self.pinned:
             return f"{self.tool}: new on a known server, {self.seen[:12]}"
         return f"{self.tool}: definition changed, {self.pinned[:12]} → {self.seen[:12]}"

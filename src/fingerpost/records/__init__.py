@@ -116,7 +116,9 @@ from fingerpost.records.shortlist import Signals as Signals
 from fingerpost.records.tools import AnswerSize as AnswerSize
 from fingerpost.records.tools import ChangedInstructions as ChangedInstructions
 from fingerpost.records.tools import DataLabel as DataLabel
+from fingerpost.records.tools import DefinitionFinding as DefinitionFinding
 from fingerpost.records.tools import Effect as Effect
+from fingerpost.records.tools import FindingKind as FindingKind
 from fingerpost.records.tools import Instructions as Instructions
 from fingerpost.records.tools import Intelligence as Intelligence
 from fingerpost.records.tools import IntentSignals as IntentSignals
@@ -129,6 +131,8 @@ from fingerpost.records.tools import Quarantined as Quarantined
 from fingerpost.records.tools import ResponseProfile as ResponseProfile
 from fingerpost.records.tools import RetryCondition as RetryCondition
 from fingerpost.records.tools import RetryRule as RetryRule
+from fingerpost.records.tools import ScannedDefinition as ScannedDefinition
+from fingerpost.records.tools import Severity as Severity
 from fingerpost.records.tools import Source as Source
 from fingerpost.records.tools import ToolCard as ToolCard
 from fingerpost.records.tools import UsageProfile as UsageProfile

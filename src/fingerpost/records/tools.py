@@ -173,6 +173,36 @@ class Instructions:
     examples: tuple[str, ...] = ()
 
 
+class FindingKind(StrEnum):
+    """What a scanner found in a definition."""
+
+    INSTRUCTION = "instruction"  # it tells the model what to do beyond this tool
+    HIDDEN = "hidden_text"  # text that a person does not see
+    SHADOWING = "shadowing"  # it changes how tools of other servers are used
+    SECRET = "secret_request"  # noqa: S105 - it asks for secrets or for files with secrets
+    CONTEXT = "context_request"  # it asks for the conversation or the model's instructions
+    LOOK_ALIKE = "look_alike"  # its name looks like that of another server's tool
+    ENCODED = "encoded_text"  # encoded text of these kinds
+
+
+class Severity(StrEnum):
+    """What follows from a finding: a serious one quarantines the tool until a person accepts it."""
+
+    WARNING = "warning"
+    SERIOUS = "serious"
+
+
+@frozen
+class DefinitionFinding:
+    """Something suspicious in a definition, with the words it rests on."""
+
+    kind: FindingKind
+    severity: Severity
+    reason: str
+    words: str
+    where: str  # path in the definition, such as `inputSchema.properties.note.description`
+
+
 _NOT_LABELLED: Final = Known(False, Source.DEFAULT, "nothing in its definition says so")  # noqa: FBT003
 
 
@@ -197,6 +227,7 @@ class ToolCard:
         personal: listed only for callers' own keys, and visible only to those callers
         doubt: why it is not certain that the tool only reads; empty if it is certain or does not read
         labels: what it does with data; a missing label does not apply
+        findings: what a scan found in its definition
     """
 
     key: str
@@ -215,6 +246,7 @@ class ToolCard:
     personal: bool = False
     doubt: str = ""
     labels: Mapping[DataLabel, Known[bool]] = field(default_factory=dict[DataLabel, Known[bool]])
+    findings: tuple[DefinitionFinding, ...] = ()
 
     __repr__ = build_repr("key", "effect.value", "description")
 
@@ -222,6 +254,11 @@ class ToolCard:
     def certain(self) -> bool:
         """Whether the effect is certain. An uncertain read counts as a write."""
         return not self.doubt
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether a finding is serious, so that a person must accept the definition first."""
+        return any(finding.severity is Severity.SERIOUS for finding in self.findings)
 
     def has(self, label: DataLabel) -> bool:
         """Return whether this label applies to the tool."""
@@ -256,8 +293,8 @@ class Pin:
 
 @frozen
 class Quarantined:
-    """A tool that differs from its pin, or is new on a known server. It is not listed and cannot be
-    called.
+    """A tool that differs from its pin, is new on a known server, or has serious findings. It is not listed
+    and cannot be called.
     """
 
     card: ToolCard
@@ -278,6 +315,17 @@ class ChangedInstructions:
     before: str
     after: str
     fingerprint: str  # of the current text, needed to accept it
+    findings: tuple[DefinitionFinding, ...] = ()
+
+
+@frozen
+class ScannedDefinition:
+    """A finding of the scan, and whether the tool or the instructions wait for acceptance because of it."""
+
+    tool: str  # the key; `server/` for the instructions of a server
+    server: str
+    held: bool
+    finding: DefinitionFinding
 
 
 @frozen

@@ -388,6 +388,10 @@ class FlagSettings(Section):
     """Every new behaviour can be switched off."""
 
     pins: bool = Field(default=True, description="Hide a tool whose definition changed until it is accepted")
+    scan_definitions: bool = Field(
+        default=True,
+        description="Scan definitions for poison; with `pins`, hide suspicious tools until they are accepted",
+    )
     review_new: bool = Field(
         default=False, description="Tools of a new server, or of one whose entry changed, wait for review"
     )

@@ -128,6 +128,7 @@ def test_a_description_cannot_reach_the_terminal_with_escapes_or_secrets(person:
         done = person.runs(*arguments)
         for dangerous in ("\x1b]0", "\x1b[2J", "\x07", "\u202e", "sk-proj-abcdefghijklmnop"):
             assert dangerous not in done.stdout + done.stderr
+    person.runs("pins", "accept", "odd/t", "--yes")
     assert "[bold]markup[/bold]" in person.runs("tool", "t").stdout
 
 

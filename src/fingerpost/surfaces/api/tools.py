@@ -23,10 +23,12 @@ from fingerpost.call.execution import BreakerState
 from fingerpost.catalog import build_tool_key, find_differences
 from fingerpost.catalog.pins import extract_fingerprinted
 from fingerpost.catalog.tool_names import escape_invisible_except, escape_invisible_json
+from fingerpost.catalog.unavailable import build_suspicious
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     ChangedInstructions,
     DataLabel,
+    DefinitionFinding,
     DroppedTool,
     Effect,
     HiddenTool,
@@ -214,6 +216,8 @@ class ToolInventory:
         if (reason := self.disabled_reasons.get(card.key)) is not None:
             return "off", reason
         if (held := self.quarantined.get(card.key)) is not None:
+            if held.card.suspicious:
+                return "quarantined", build_suspicious(held).reason
             what = "it is new on a server seen" if held.new else "its definition changed since it was pinned"
             return "quarantined", f"{what} on {held.pin.pinned_at:%Y-%m-%d}"
         if (hidden := self.hidden.get(card.key)) is not None:
@@ -338,6 +342,7 @@ class ToolFacts:
     fingerprint: str
     definition: JsonObject  # unchanged from the server
     instructions: Instructions
+    findings: tuple[DefinitionFinding, ...]  # what the scan found in the definition
 
 
 @frozen

@@ -450,6 +450,13 @@ COMMANDS: Final = {
         STANDALONE,
         people_only=True,
     ),
+    "scan": command(
+        "pins:scan_definitions",
+        argument("name", required=False, metavar="[SERVER|TOOL]"),
+        flag("--sarif", "Print SARIF, the format that code scanners exchange."),
+        *COMMON,
+        STANDALONE,
+    ),
     "pins": command("pins:list_pins", *COMMON, STANDALONE),
     "pins diff": command("pins:show_changes", argument("tool"), *COMMON, STANDALONE),
     "pins accept": command(

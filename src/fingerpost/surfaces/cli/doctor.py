@@ -12,10 +12,11 @@ from rich.text import Text
 
 from fingerpost.builtin.workspace.sandbox import explain_missing_sandbox, find_sandbox_kind
 from fingerpost.catalog import UnavailableTool
+from fingerpost.catalog.pins import is_server_key
 from fingerpost.catalog.unavailable import build_refused, build_server_unavailable
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.records import ServerState, ServerStatus
+from fingerpost.records import ScannedDefinition, ServerState, ServerStatus
 from fingerpost.records.codec import to_plain
 from fingerpost.router import Router
 from fingerpost.router.extensions import KINDS, Extension, Extensions
@@ -170,11 +171,25 @@ def _examine_tools(router: Router) -> Iterator[SetupFinding]:
             yield _describe_unavailable([unavailable], "limited")
         else:
             off.setdefault((unavailable.reason, unavailable.fix), []).append(unavailable)
+    for one in catalog.findings:
+        if not one.held or is_server_key(one.tool):
+            yield _describe_finding(one)
     for dropped in catalog.dropped:
         if not dropped.switched_off:
             yield _describe_unavailable([build_refused(dropped)], "limited")
     for tools in off.values():
         yield _describe_unavailable(tools, "advice")
+
+
+def _describe_finding(one: ScannedDefinition) -> SetupFinding:
+    """Return the finding for suspicious instructions, or for a tool that is offered all the same."""
+    words = (f"{one.finding.where}: {one.finding.words}",)
+    if is_server_key(one.tool):
+        what = f"its instructions are not passed on: what they say {one.finding.reason}"
+        fix = f"if they are harmless, accept them with `fingerpost pins accept {one.server}`"
+        return SetupFinding("limited", f"server {one.server}", what, fix, words)
+    fix = f"look at `fingerpost scan {one.tool}`; hide the tool with enabled = false in [[tools]]"
+    return SetupFinding("advice", f"tool {one.tool}", f"its definition {one.finding.reason}", fix, words)
 
 
 def _describe_unavailable(tools: Sequence[UnavailableTool], severity: Severity) -> SetupFinding:

@@ -250,6 +250,7 @@ _COMMANDS_BY_MEANING: Final = {
     "store backup": "backup dump save",
     "store prune": "clean cleanup gc",
     "pins": "pin trust review quarantine",
+    "scan": "scanner poison poisoned suspicious injection",
     "eval": "test benchmark measure evaluate",
     "learned": "learn memory forget",
     "profiles": "profile persona",

@@ -1,14 +1,18 @@
-"""`fingerpost pins`: list trusted definitions, review changes and mark tools as read-only."""
+"""`fingerpost pins` and `scan`: trusted definitions, their changes, what is suspicious in definitions, and
+tools marked as read-only.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
 import click
 from anyio.to_thread import run_sync
 from rich.text import Text
 
+from fingerpost import __version__
 from fingerpost.catalog import find_differences
 from fingerpost.catalog.pins import is_server_key
 from fingerpost.records.codec import to_plain
@@ -20,7 +24,13 @@ from fingerpost.surfaces.cli.terminal_input import confirm, get_person
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from fingerpost.records import ChangedInstructions, Quarantined, ToolCard
+    from fingerpost.records import (
+        ChangedInstructions,
+        DefinitionFinding,
+        Quarantined,
+        ScannedDefinition,
+        ToolCard,
+    )
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
@@ -56,7 +66,8 @@ def list_pins(*, common: CommonOptions) -> int:
         )
         for text in texts:
             server = clean_text(text.server)
-            what = "its instructions changed, and are not passed on"
+            why = "are suspicious" if text.findings else "changed"
+            what = f"its instructions {why}, and are not passed on"
             click.echo(f"{server}: {what} (`pins diff {server}`)")
         if changed or texts:
             onward = (
@@ -146,6 +157,68 @@ def forget_pin(*, tool: str, common: CommonOptions) -> int:
     return run_on_store(common, work)
 
 
+def scan_definitions(*, name: str | None, sarif: bool, common: CommonOptions) -> int:
+    """Show what is suspicious in the definitions of all servers, or of one server or tool."""
+
+    async def work(router: Router) -> int:
+        found = [one for one in router.catalog.findings if name in (None, one.server, one.tool)]
+        if sarif:
+            print_json(_build_sarif(found))
+        elif common.as_json:
+            print_json([{**to_plain(one.finding), "tool": one.tool, "held": one.held} for one in found])
+        else:
+            _show_scan(router, found, name)
+        return 1 if any(one.held for one in found) else 0
+
+    return _run_on_connected(common, work)
+
+
+def _show_scan(router: Router, found: list[ScannedDefinition], name: str | None) -> None:
+    if not router.settings.flags.scan_definitions:
+        _print_line("Definitions are not scanned: flags.scan_definitions is false.", style="yellow")
+        return
+    if not found:
+        tools = len(router.catalog.full_snapshot.cards)
+        _print_line(f"Nothing suspicious in {name or f'the definitions of {tools} tools'}.", style="green")
+        return
+    for tool, group in groupby(found, key=lambda one: one.tool):
+        findings = list(group)
+        state = "hidden until it is accepted" if findings[0].held else "offered"
+        subject = f"the instructions of {tool[:-1]}" if is_server_key(tool) else tool
+        _print_line(f"{subject} ({state})", style="bold")
+        for one in findings:
+            _print_finding(one.finding)
+    advice = "If a definition is harmless, accept it with `fingerpost pins accept TOOL`."
+    click.echo(repeat_options(advice))
+
+
+def _print_finding(finding: DefinitionFinding) -> None:
+    style = "red" if finding.severity == "serious" else "yellow"
+    _print_line(f"{finding.severity}: it {finding.reason}", "  ", style=style)
+    _print_line(f"{finding.where}: {finding.words}", "    ")
+
+
+def _build_sarif(found: list[ScannedDefinition]) -> dict[str, Any]:
+    """Return the findings in the format that code scanners exchange (SARIF 2.1.0)."""
+    levels = {"serious": "error", "warning": "warning"}
+    results = [
+        {
+            "ruleId": one.finding.kind,
+            "level": levels[one.finding.severity],
+            "message": {"text": f"{one.tool} {one.finding.reason}: {one.finding.words}"},
+            "locations": [{"logicalLocations": [{"fullyQualifiedName": f"{one.tool}#{one.finding.where}"}]}],
+        }
+        for one in found
+    ]
+    rules = [{"id": kind} for kind in sorted({one.finding.kind for one in found})]
+    tool = {"driver": {"name": "fingerpost", "version": __version__, "rules": rules}}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": tool, "results": results}],
+    }
+
+
 def _run_on_connected(common: CommonOptions, work: Callable[[Router], Awaitable[int]]) -> int:
     """Run `work` on a router whose servers have all been asked for their tools."""
 
@@ -159,6 +232,8 @@ def _run_on_connected(common: CommonOptions, work: Callable[[Router], Awaitable[
 def _get_state(router: Router, key: str) -> str:
     for entry in router.catalog.quarantined:
         if entry.card.key == key:
+            if entry.card.suspicious:
+                return "suspicious"
             return "new" if entry.new else "changed"
     return "same" if router.tools.get(key) is not None else "not seen now"
 
@@ -182,15 +257,22 @@ def _show_waiting(entries: list[Quarantined], text: ChangedInstructions | None, 
     for entry in entries:
         changes = find_differences(entry.pin.definition, entry.card.definition)
         if as_json:
-            print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})
+            findings = [to_plain(finding) for finding in entry.card.findings]
+            plain = [to_plain(change) for change in changes]
+            print_json({"tool": entry.card.key, "changes": plain, "findings": findings})
             continue
-        what = f"{entry.card.key} {'is new' if entry.new else 'changed'}"
+        state = "is new" if entry.new else "changed" if changes else "is suspicious"
+        what = f"{entry.card.key} {state}"
         _print_line(f"{what} since {entry.pin.pinned_at:%Y-%m-%d %H:%M}:", style="bold")
+        for finding in entry.card.findings:
+            _print_finding(finding)
         for change in changes:
             _print_line(change.path, "  ")
             _print_change([change.before], [change.after])
     if text is not None:
         _print_line(f"{text.server} has changed instructions:", style="bold")
+        for finding in text.findings:
+            _print_finding(finding)
         _print_change(text.before.splitlines(), text.after.splitlines())
 
 

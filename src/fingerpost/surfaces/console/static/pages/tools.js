@@ -149,12 +149,14 @@ function Tool({ of, me }) {
     <div class="badges">
       <${StateBadge} state=${data.state} />
       <${EffectBadge} effect=${data.effect} />
+      <${Labels} rows=${data.intelligence ?? []} />
       <span class="faint">
         ${EFFECTS[data.effect]?.words}${data.effect_source ? ` (${describeSource(data.effect_source, data.intelligence?.find((row) => row.field === "effect")?.reason)})` : ""}
       </span>
     </div>
     <${OnlyReads} tool=${data} manages=${manages} onDone=${reload} />
     ${data.reason && !data.change ? html`<p class="notice"><${Bidi} text=${data.reason} /></p>` : null}
+    <${Findings} findings=${data.card?.findings ?? []} />
     ${data.change ? html`<${DefinitionChange} tool=${data} manages=${manages} onDone=${reload} />` : null}
     <${Bidi} text=${data.description || "No description."} block />
     ${manages
@@ -180,6 +182,16 @@ function Tool({ of, me }) {
     </section>
   <//>`;
 }
+
+const LABELS = {
+  "labels.untrusted": "brings in untrusted content",
+  "labels.private": "reads private data",
+  "labels.outbound": "sends data out",
+};
+
+/** What the tool does with data, each with its reason as a hint. */
+const Labels = ({ rows }) =>
+  rows.filter((row) => LABELS[row.field] && row.value).map((row) => html`<${Badge} tone="info" title=${row.reason}>${LABELS[row.field]}<//>`);
 
 const SOURCES = {
   written: "configured",
@@ -216,6 +228,22 @@ function OnlyReads({ tool, manages, onDone }) {
   ${error ? html`<${Problem} error=${error} />` : null}`;
 }
 
+/** What a scan found in the definition, with the words it rests on. */
+function Findings({ findings }) {
+  if (!findings.length) return null;
+  return html`<section>
+    <h2>Findings in the definition</h2>
+    <ul>
+      ${findings.map(
+        (found) => html`<li>
+          <${Badge} tone=${found.severity === "serious" ? "bad" : "warn"}>${found.severity}<//> It ${found.reason}:
+          <${Bidi} text=${found.words} /> <span class="faint">(<${Code}>${found.where}<//>)</span>
+        </li>`,
+      )}
+    </ul>
+  </section>`;
+}
+
 function DefinitionChange({ tool, manages, onDone }) {
   const { busy, error, run } = useAction();
   const accept = async () => {
@@ -225,12 +253,12 @@ function DefinitionChange({ tool, manages, onDone }) {
     onDone(); // also after an error: the definition may have changed again
   };
   return html`<section class="change">
-    <h2>The definition changed since it was trusted</h2>
-    <p>Review the change. Until it is accepted, the tool is not offered and cannot be called.</p>
+    <h2>${tool.card.findings.length ? "The definition is suspicious" : "The definition changed since it was trusted"}</h2>
+    <p>Review ${tool.card.findings.length ? "it" : "the change"}. Until it is accepted, the tool is not offered and cannot be called.</p>
     <${Diff} ...${getDiffProps(tool.change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
-      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
+      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>${tool.card.findings.length ? "Accept the definition" : "Accept the change"}<//>`
       : html`<p class="faint">Accepting needs the right “manage”.</p>`}
   </section>`;
 }

@@ -1,0 +1,787 @@
+"""Finds text that addresses the model: in tool definitions (poisoned tools) and in results.
+
+A text is normalised (invisible characters, look-alike letters, spaced-out words, encoded parts), split into
+sentences, and each word gets its meanings from `injection.toml`. Rules then look for a directive to the model
+together with what is no tool's business: the model's instructions, the conversation, secrets, approvals,
+tools of other servers, or keeping something from the person. All patterns are bounded, and so are the texts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import html
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice, pairwise
+from typing import Final
+from urllib.parse import unquote
+
+from fingerpost.catalog.tool_names import escape_invisible_except
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.data_files import read_data_table
+from fingerpost.frozen import frozen
+from fingerpost.records import DefinitionFinding, FindingKind, Json, JsonObject, Severity
+from fingerpost.schemas import get_properties, is_list, is_object
+
+MAX_TEXTS: Final = 2000  # texts of one definition
+MAX_TEXT_LENGTH: Final = 20_000  # characters of one text
+MAX_DEFINITION_LENGTH: Final = 200_000  # characters of one definition
+_MAX_SENTENCES: Final = 400
+_MAX_SENTENCE_WORDS: Final = 120
+_MAX_SHOWN: Final = 160  # characters of the words shown with a finding
+_MIN_ENCODED: Final = 24  # characters
+_MAX_ENCODED: Final = 8  # encoded parts of one text that are decoded
+
+_TABLE: Final = read_data_table("fingerpost.catalog", "injection.toml")
+_SETS: Final = {name: frozenset(text.split()) for name, text in _TABLE["sets"].items()}
+_PATTERNS: Final = {
+    **{name: re.compile("|".join(parts), re.I | re.M) for name, parts in _TABLE["patterns"].items()},
+    **{name: re.compile("|".join(parts)) for name, parts in _TABLE["exact_patterns"].items()},
+}
+_WIDE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def _read_terms(kind: str) -> dict[str, frozenset[str]]:
+    """Return the meanings of the terms of this kind: `word`, `stem` or `wide`."""
+    found: dict[str, set[str]] = {}
+    for tag, text in _TABLE["words"].items():
+        for term in text.split():
+            own = "wide" if _WIDE_SCRIPT.match(term) else "stem" if term.endswith("*") else "word"
+            if own == kind:
+                found.setdefault(term.rstrip("*"), set()).add(tag)
+    return {term: frozenset(tags) for term, tags in found.items()}
+
+
+_WORDS: Final = _read_terms("word")
+_STEMS: Final = _read_terms("stem")
+_STEM_LENGTHS: Final = tuple(sorted({len(stem) for stem in _STEMS}, reverse=True))
+_WIDE_TERMS: Final = _read_terms("wide")
+_WIDE_TERM = re.compile("|".join(sorted(map(re.escape, _WIDE_TERMS), key=len, reverse=True)))
+_NO_TAGS: Final = frozenset[str]()
+
+
+def _matches(name: str, text: str) -> bool:
+    return _PATTERNS[name].search(text) is not None
+
+
+@frozen(kw_only=False)
+class TextSign:
+    """Something in a text that is hidden or addresses the model, with the words it rests on."""
+
+    kind: FindingKind
+    reason: str
+    words: str
+    severity: Severity = Severity.SERIOUS
+
+
+# Hidden text
+
+_TAGS = re.compile("[\U000e0000-\U000e007f]+")
+_FLAG = re.compile("\U0001f3f4[\U000e0060-\U000e007f]{1,12}")  # flags of regions are written with tags
+_ZERO_WIDTH: Final = "\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u034f\u180e\u2800\u3164\uffa0"
+_ZERO_WIDTH_CHARACTER = re.compile(f"[{_ZERO_WIDTH}]")
+_ZERO_WIDTH_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
+_INSIDE_WORD = re.compile("[A-Za-z][\u200b-\u200f\u2060-\u2064\ufeff\u034f\u180e]+(?=[A-Za-z])")
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_BIDI_OVERRIDE = re.compile("[\u202d\u202e]")
+_ESCAPE_SEQUENCE = re.compile(
+    r"\x1b\[[0-9;?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)?|\x9b[0-9;?]{0,30}[A-Za-z]"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_COMMENT = re.compile(r"<!--(.{1,1000}?)-->|^\[//\]: # [(\"'](.{1,2000}?)[)\"']$", re.DOTALL | re.MULTILINE)
+_UNDISPLAYED = re.compile(
+    r"<[a-z]{1,10}[^<>]{0,200}(?:display\s?:\s?none|visibility\s?:\s?hidden|font-size\s?:\s?0|opacity\s?:\s?0"
+    r"|\bhidden\b)[^<>]{0,200}>([^<]{0,2000})",
+    re.IGNORECASE,
+)
+_PUSHED = re.compile(r"(?<=\S)(?:[^\S\n]{60,}+\S|(?:[^\S\n]*+\n){16,}+[^\S\n]*+\S)")
+_COLUMNS = re.compile(r"\S {3,}\S")
+_EMOJI_JOINER = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0f]")
+_JOINING_SCRIPT = re.compile("[\u0600-\u06ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\ufefe]")  # joiners are spelling
+
+
+def find_hidden_text(text: str) -> Iterator[TextSign]:
+    """Yield what in this text a person does not see."""
+    if text.isascii() and text.isprintable() and "    " not in text:
+        return
+    plain = _FLAG.sub("", text)
+    if tags := "".join(_TAGS.findall(plain)):
+        yield _hidden("holds text in invisible tag characters", _read_tags(tags) or "(no letters)")
+    if _BIDI_OVERRIDE.search(plain) or len(_BIDI.findall(plain)) > 8:
+        yield _hidden("changes the direction in which it is shown", _cut(plain, _BIDI.search(plain)))
+    joined = _EMOJI_JOINER.sub("", plain)
+    spelled = _JOINING_SCRIPT.search(joined) is not None
+    if _ZERO_WIDTH_RUN.search(joined) or (not spelled and len(_INSIDE_WORD.findall(joined)) >= 3):
+        yield _hidden("holds characters of no width", _cut(joined, _ZERO_WIDTH_CHARACTER.search(joined)))
+    if (found := _ESCAPE_SEQUENCE.search(plain)) is not None:
+        yield _hidden("holds terminal escapes", _cut(plain, found))
+    elif (found := _CONTROL.search(plain)) is not None:
+        reason = "holds control characters"
+        yield TextSign(FindingKind.HIDDEN, reason, _cut(plain, found), Severity.WARNING)
+    if (found := _PUSHED.search(plain)) is not None and len(_COLUMNS.findall(plain)) <= 3:
+        rest = plain[found.end() - 1 :].strip()
+        if len(rest.split()) >= 4 or _WIDE_SCRIPT.search(rest):
+            yield _hidden("pushes text out of view with blank space", rest[:_MAX_SHOWN])
+
+
+def _hidden(reason: str, words: str) -> TextSign:
+    return TextSign(FindingKind.HIDDEN, reason, words)
+
+
+def _read_tags(tags: str) -> str:
+    """Return the ASCII text that tag characters stand for."""
+    return "".join(chr(ord(character) - 0xE0000) for character in tags if ord(character) > 0xE001F)
+
+
+def _cut(text: str, found: re.Match[str] | None) -> str:
+    place = 0 if found is None else found.start()
+    return text[max(0, place - 60) : place + 100]
+
+
+# The text as a model reads it
+
+_CONFUSABLE: Final = str.maketrans(
+    "авеѕікмнорстухԁјһӏԛԝгпъьѵαβεικνορτυχγωɡıⅼ", "abesikmhopctyxdjhlqwrnbbvabeiknoptuxywgil"
+)
+_LEET: Final = str.maketrans("013457$@", "oieastsa")
+_LEET_WORD = re.compile(r"\b[a-z0-9$@]{4,20}\b", re.IGNORECASE)
+_SPACED = re.compile(r"(?<!\w)(?:\w[ \u00a0.\-_*]){3,}\w(?!\w)")
+_WORD = re.compile(r"\w+")
+
+
+def _clean(text: str) -> str:
+    """Return the text as a model reads it: hidden letters visible, invisible characters gone."""
+    if not text.isprintable():
+        text = _CONTROL.sub(" ", _ESCAPE_SEQUENCE.sub(" ", text))
+    if text.isascii():
+        return text
+    text = _TAGS.sub(lambda found: f" {_read_tags(found[0])}", text)
+    text = unicodedata.normalize("NFKC", _ZERO_WIDTH_CHARACTER.sub("", _BIDI.sub("", text)))
+    return _WORD.sub(_fold_word, text)
+
+
+def _fold_word(match: re.Match[str]) -> str:
+    """Return a word with look-alike letters of other scripts as Latin ones. Ordinary foreign words stay."""
+    word = match[0]
+    if word.isascii():
+        return word
+    folded = word.lower().translate(_CONFUSABLE)
+    if not folded.isascii():
+        return word
+    mixed = any(character.isascii() and character.isalpha() for character in word)
+    return folded if mixed or folded in _WORDS else word
+
+
+# Sentences and the meanings of their words
+
+_SENTENCE_END = re.compile(
+    r"[.!?…](?=\s|$|[\"'”’)\]])|[。！？।]|\n\s*\n|\n(?=[ \t]*[-*#•\d\[<])|\n(?=[ \t]*[A-Z])"
+)
+_LINE_IN_SENTENCE = re.compile(r"(?<=[a-z,])\n[ \t]*(?=[a-z`'\"~])")
+_TOKEN = re.compile(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
+
+
+@frozen(kw_only=False)
+class _Sentence:
+    """One sentence with the meanings of its words, by position. `tell+` is `tell` in another language."""
+
+    text: str
+    number: int
+    places: Mapping[str, Sequence[int]]
+
+    def has(self, *tags: str) -> bool:
+        return any(tag in self.places or f"{tag}+" in self.places for tag in tags)
+
+    def has_near(self, one: str, other: str, reach: int) -> bool:
+        """Return whether these meanings stand within `reach` words of each other."""
+        first, second = self.places.get(one, ()), self.places.get(other, ())
+        return any(abs(left - right) <= reach for left in first[:20] for right in second[:20])
+
+    @property
+    def moves(self) -> bool:
+        """Whether something is read, sent or passed on."""
+        return self.has("read", "send", "pass")
+
+    @property
+    def is_negated(self) -> bool:
+        """Whether reading, sending or passing on is what must not be done."""
+        moves = [place for tag in ("read", "send", "pass") for place in self.places.get(tag, ())[:20]]
+        negations = self.places.get("not", ())[:10]
+        return any(0 < move - place <= 4 for place in negations for move in moves) or _matches(
+            "excluded", self.text
+        )
+
+    @property
+    def is_data(self) -> bool:
+        """Whether this is an example of JSON rather than prose."""
+        return self.text.count('":') > 1
+
+    @property
+    def names_secret(self) -> bool:
+        if self.has("secret"):
+            return True
+        if "_" in self.text and _matches("secret_name", self.text):
+            return True
+        if not self.has("keys"):
+            return False
+        return _matches("secret_phrase", self.text) or _matches("env_file", self.text)
+
+    @property
+    def names_context(self) -> bool:
+        return self.has("talk", "you", "context", "instruction") and _matches("context_phrase", self.text)
+
+
+def _split_sentences(text: str) -> Iterator[_Sentence]:
+    for number, part in enumerate(islice(_SENTENCE_END.split(text), _MAX_SENTENCES)):
+        if part.strip():
+            yield _Sentence(part.strip(), number, _tag_words(part))
+
+
+def _tag_words(text: str) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(islice(_TOKEN.findall(text.lower()), _MAX_SENTENCE_WORDS)):
+        for tag in _get_tags(word):
+            places.setdefault(tag, []).append(place)
+    if _WIDE_SCRIPT.search(text):
+        for found in islice(_WIDE_TERM.finditer(text), _MAX_SENTENCE_WORDS):
+            for tag in _WIDE_TERMS[found[0]]:
+                places.setdefault(tag, []).append(found.start() // 2)
+    return places
+
+
+@lru_cache(maxsize=8192)
+def _get_tags(word: str) -> frozenset[str]:
+    word = word.replace("’", "'")
+    if (tags := _WORDS.get(word)) is not None:
+        return tags
+    if "'" in word[:5]:  # l'utilisateur, all'utente
+        return _get_tags(word.partition("'")[2])
+    for length in _STEM_LENGTHS:
+        if length <= len(word) and (tags := _STEMS.get(word[:length])) is not None:
+            return tags
+    return _NO_TAGS
+
+
+@frozen(kw_only=False)
+class _Place:
+    """Where a text stands: what its tool is about, and whether the text begins with what the tool does."""
+
+    own: frozenset[str] = frozenset()  # words of the tool's and the server's name
+    described: bool = False  # its first sentence says what the tool does
+    parameter: str = ""  # the name of the parameter that the text belongs to
+    result: bool = False  # a result of a call, which may speak of anything
+    own_secrets: frozenset[str] = frozenset()  # parameters of the tool that take credentials
+
+    @property
+    def secure(self) -> bool:
+        """Whether secrets are the business of this tool or parameter."""
+        return not self.own.isdisjoint(_SETS["security"]) or _is_secret_parameter(self.parameter)
+
+    @property
+    def chatty(self) -> bool:
+        """Whether conversations or models are the business of this tool."""
+        return not self.own.isdisjoint(_SETS["chat"])
+
+
+_HIDDEN_PLACE: Final = _Place()
+_RESULT_PLACE: Final = _Place(result=True)
+
+
+def _is_secret_parameter(name: str) -> bool:
+    return bool(name) and not _SETS["secret_parameters"].isdisjoint(map(to_singular, split_words(name)))
+
+
+@frozen(kw_only=False)
+class _Tone:
+    """How a sentence speaks."""
+
+    opening: bool  # it says what the tool does
+    addressed: bool  # it says what the model must do
+    called: bool  # it speaks to the model by name
+    imperative: bool
+    timed: bool  # it says when: before a tool is used, whenever something happens
+
+    @property
+    def told(self) -> bool:
+        return self.addressed or self.called or self.imperative
+
+    @property
+    def directed(self) -> bool:
+        return self.told or self.timed
+
+
+def _hear(sentence: _Sentence, place: _Place, *, marked: bool) -> _Tone:
+    """Return how this sentence speaks; `marked` if it stands in a tag such as <IMPORTANT>."""
+    text = sentence.text
+    opening = sentence.number == 0 and place.described
+    vocative = _PATTERNS["vocative"].search(text) if sentence.has("model") else None
+    addressed = sentence.has("you", "model", "user") and _matches("addressed", text)
+    return _Tone(
+        opening=opening,
+        addressed=marked or addressed or _has_near_any(sentence, "model", "must", 4),
+        called=vocative is not None and (not opening or vocative[0].endswith(":")),
+        imperative=not opening and (_opens_with_verb("imperative_opening", text) or sentence.has("must+")),
+        timed=sentence.has("when") and (_matches("timed", text) or _opens_with_verb("condition", text)),
+    )
+
+
+def _has_near_any(sentence: _Sentence, one: str, other: str, reach: int) -> bool:
+    return sentence.has_near(one, other, reach) or sentence.has_near(f"{one}+", f"{other}+", reach)
+
+
+def _opens_with_verb(name: str, text: str) -> bool:
+    found = _PATTERNS[name].match(text)
+    return found is not None and found[1].lower() in _SETS["actions"]
+
+
+# Rules: each says what a sentence asks for
+
+_Rule = Callable[[_Sentence, _Place, _Tone], bool]
+
+
+def _overrides(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    if tone.opening and place.secure:  # a scanner says what it looks for
+        return False
+    if sentence.has_near("ignore+", "instruction+", 8):
+        return True
+    if "ignore" not in sentence.places:
+        return False
+    scopes = sentence.places.get("earlier", ())
+    return any(
+        0 < target - start <= 7 and any(start - 1 <= scope <= target + 4 for scope in scopes)
+        for start in sentence.places["ignore"]
+        for target in sentence.places.get("instruction", ())
+    ) or (sentence.has_near("ignore", "instruction", 4) and sentence.has("user", "model"))
+
+
+def _conceals(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    if tone.opening and place.secure:
+        return False
+    if sentence.has_near("not+", "tell+", 5) and "user+" in sentence.places:
+        return True
+    if "hide+" in sentence.places and sentence.moves:
+        return True
+    if not sentence.has("not", "hide", "tell"):
+        return False
+    text = sentence.text
+    found = _PATTERNS["concealed"].search(text)
+    if found is not None and not _matches("harmless_concealment", text):
+        before = _PATTERNS["negated"].search(text, 0, found.start())
+        return before is None or not found[0].lower().startswith("without")
+    hides = "hide" in sentence.places and tone.directed and sentence.moves
+    return hides and _matches("secretly", text) and not sentence.is_negated
+
+
+def _bypasses(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    text = sentence.text
+    if sentence.has("ask", "obey", "instruction") and (found := _PATTERNS["bypass"].search(text)) is not None:
+        negated = _PATTERNS["negated"].search(text, max(0, found.start() - 30), found.start())
+        return (tone.directed or not tone.opening) and negated is None
+    return (
+        len(sentence.places.get("not+", ())) == 1
+        and sentence.has_near("not+", "ask+", 4)
+        and ("whole+" in sentence.places or "user+" in sentence.places)
+        and "send+" not in sentence.places
+    )
+
+
+def _calls_model(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    if not tone.called:
+        return False
+    acts = not _SETS["actions"].isdisjoint(islice(_TOKEN.findall(sentence.text.lower()), 40))
+    return acts or sentence.moves or sentence.has("must")
+
+
+def _rules_on(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    told = tone.imperative or tone.addressed or sentence.has("must")
+    return told and not tone.opening and sentence.has("when") and _matches("lasting", sentence.text)
+
+
+def _runs_command(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    return tone.directed and not tone.opening and _matches("command", sentence.text)
+
+
+def _wants_file(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    text = sentence.text
+    if not _matches("sensitive_path", text):
+        return False
+    if place.result:
+        return tone.told and sentence.moves
+    return tone.addressed or tone.called or (not place.secure and not tone.opening)
+
+
+def _wants_secret(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    if not sentence.names_secret or sentence.is_negated or sentence.is_data:
+        return False
+    text = sentence.text
+    placed = _matches("marked_parameter", text)
+    if any(name in text for name in place.own_secrets) or (not placed and _matches("your_key", text)):
+        return False
+    if tone.opening:
+        return tone.addressed and sentence.has("model") and sentence.moves
+    if place.result:
+        return sentence.moves and (
+            tone.addressed or tone.called or (tone.imperative and sentence.has("send"))
+        )
+    if place.secure:
+        return (placed and tone.directed and sentence.moves) or _matches("held_by_model", text)
+    if place.parameter:
+        return _asks_in_parameter(sentence, tone)
+    return placed or (sentence.moves and (tone.directed or sentence.has("model")))
+
+
+def _asks_in_parameter(sentence: _Sentence, tone: _Tone) -> bool:
+    if sentence.has("model") and sentence.has("whole", "must", "pass", "send"):
+        return True
+    if _matches("held_by_model", sentence.text):
+        return True
+    return sentence.moves and (tone.addressed or tone.imperative or sentence.has("whole"))
+
+
+def _wants_personal(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    if tone.opening or place.result or place.secure:
+        return False
+    found = _PATTERNS["personal"].search(sentence.text)
+    if found is None or not place.own.isdisjoint(split_words(found[0])) or _matches("negated", sentence.text):
+        return False
+    wanted = _matches("wanted", sentence.text)
+    return (tone.directed or wanted) and (sentence.moves or wanted)
+
+
+def _wants_context(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    named = sentence.names_context
+    sent = tone.told and sentence.has("send")
+    spoken = sentence.has("context") and (sent or sentence.has("whole", "history"))
+    if not (named or spoken) or sentence.is_negated or sentence.is_data:
+        return False
+    if tone.opening:
+        return tone.addressed and sentence.moves
+    if place.result:
+        return tone.told and sentence.moves
+    if place.chatty:
+        told = tone.told or sentence.has("model")
+        return told and sentence.moves and (not place.parameter or sentence.has("whole"))
+    if place.parameter:
+        own = _matches("held_by_model", sentence.text) or _matches("of_model", sentence.text)
+        return sent or sentence.has("whole", "model") or (named and (own or tone.told))
+    placed = _matches("marked_parameter", sentence.text)
+    return (
+        placed or sentence.has("model") or sentence.moves or (named and _matches("of_model", sentence.text))
+    )
+
+
+def _sends_out(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    text = sentence.text
+    if tone.opening or not tone.directed or _matches("example", text) or len(text.split()) < 5:
+        return False
+    if sentence.has("send", "pass") and not sentence.is_negated and _matches("public_place", text):
+        return tone.timed or tone.addressed
+    if not _matches("literal_address", text):
+        return False
+    moved = sentence.moves if tone.addressed or tone.called else sentence.has("send")
+    return moved or _matches("substituted", text)
+
+
+def _shadows(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    if tone.opening:
+        return False
+    text = sentence.text
+    if sentence.has("when") and _matches("regardless", text):
+        return True
+    told = tone.told or sentence.has("must")
+    if told and _matches("preferred", text):
+        return True
+    if (told or tone.timed) and _matches("foreign_use", text):
+        return sentence.has("send") or _matches("redirect", text)
+    if not (" tools" in text or "`" in text or _matches("tool_name", text)):
+        return False
+    return _matches("altered", text)
+
+
+def _orders(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    """Return whether a result tells the model to use a tool or to take a role; definitions may do so."""
+    return place.result and sentence.has("you", "must", "when") and _matches("orders", sentence.text)
+
+
+_MIN_WEIGHT: Final = 4.0
+_MIN_RESULT_WEIGHT: Final = 5.0  # results speak of many things
+
+
+def _weighs(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    """Return whether several weak signs together make a directive to the model."""
+    text = sentence.text
+    told = 2.5 * tone.called + 2.0 * tone.addressed + tone.imperative + 0.5 * tone.timed
+    told = min(3.5, told + 0.75 * sentence.has("must"))
+    if told == 0 or tone.opening or sentence.is_negated or sentence.is_data or _matches("example", text):
+        return False
+    wanted = (
+        2.0 * _matches("person_address", text)
+        + 1.0 * _matches("web_address", text)
+        + 2.0 * (sentence.names_secret and not place.secure)
+        + 2.0 * sentence.names_context
+        + 1.5 * _matches("secretly", text)
+        + 1.0 * (tone.called or (tone.addressed and sentence.has("model") and not place.chatty))
+        + 1.0 * _matches("personal", text)
+        + 1.0 * (sentence.has("user") and _matches("possessed", text))
+        + 1.5 * (_matches("command", text) or _matches("risky_command", text))
+        + 0.5 * sentence.has("whole")
+        + 0.5 * _matches("marked_parameter", text)
+    )
+    done = sentence.has("send") + 0.5 * sentence.has("pass", "read") + _matches("harm", text)
+    least = _MIN_RESULT_WEIGHT if place.result else _MIN_WEIGHT
+    return wanted >= 1 and done > 0 and told + wanted + done >= least
+
+
+_RULES: Final[tuple[tuple[FindingKind, str, _Rule], ...]] = (
+    (FindingKind.INSTRUCTION, "asks to ignore instructions", _overrides),
+    (FindingKind.INSTRUCTION, "asks to keep something from the person", _conceals),
+    (FindingKind.INSTRUCTION, "asks to go round approvals or to obey what is read", _bypasses),
+    (FindingKind.INSTRUCTION, "speaks to the model by name", _calls_model),
+    (FindingKind.INSTRUCTION, "gives a rule for everything that follows", _rules_on),
+    (FindingKind.INSTRUCTION, "asks to run a command", _runs_command),
+    (FindingKind.SECRET, "asks for files with secrets", _wants_file),
+    (FindingKind.SECRET, "asks for secrets", _wants_secret),
+    (FindingKind.SECRET, "asks for personal data", _wants_personal),
+    (FindingKind.CONTEXT, "asks for the conversation or the model's instructions", _wants_context),
+    (FindingKind.INSTRUCTION, "asks to send something to a fixed place", _sends_out),
+    (FindingKind.SHADOWING, "changes how tools of others are used", _shadows),
+    (FindingKind.INSTRUCTION, "tells the model to use a tool or to take a role", _orders),
+    (FindingKind.INSTRUCTION, "tells the model to do what is not this tool's task", _weighs),
+)
+
+
+def _find_addressing(text: str, place: _Place) -> Iterator[TextSign]:
+    """Yield what in this text addresses the model."""
+    known = place.chatty or place.secure
+    if not known and (found := _PATTERNS["role_mark"].search(text)) is not None:
+        reason = "imitates a message of the system or of another role"
+        yield TextSign(FindingKind.INSTRUCTION, reason, _cut(text, found))
+    tag = None if known or "<" not in text else _PATTERNS["role_tag"].search(text)
+    for sentence in _split_sentences(_LINE_IN_SENTENCE.sub(" ", text)):
+        if not sentence.places and not _matches("sensitive_path", sentence.text):
+            continue
+        marked = tag is not None and text.find(sentence.text[:20]) >= tag.start()
+        tone = _hear(sentence, place, marked=marked)
+        for kind, reason, rule in _RULES:
+            if rule(sentence, place, tone):
+                severity = Severity.WARNING if rule is _wants_personal else Severity.SERIOUS
+                yield TextSign(kind, reason, sentence.text[:_MAX_SHOWN], severity)
+
+
+# Encoded parts
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}){12,}")
+_ENTITIES = re.compile(r"(?:&#x?[0-9a-fA-F]{2,6};){12,}")
+_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}){12,}")
+_ESCAPE = re.compile(r"\\[ux]([0-9a-fA-F]{2,4})")
+_READABLE = re.compile(r"\b[A-Za-z]{2,30}(?:[\s,.:;'~/_-]{1,4}[A-Za-z0-9]{1,30}){3}")
+_ROTATED: Final = frozenset(codecs.encode(word, "rot13") for word in _SETS["telling"])
+_REVERSED: Final = frozenset(word[::-1] for word in _SETS["telling"])
+
+
+def _decode_parts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the texts that are encoded in this one, each after the name of its encoding."""
+    if not any(len(word) >= _MIN_ENCODED for word in text.split()):
+        return
+    for found in islice(_BASE64.finditer(text), _MAX_ENCODED):
+        for decoded in _decode_base64(found[0]):
+            yield "base64", decoded
+    for found in islice(_HEX.finditer(text), _MAX_ENCODED):
+        yield "hexadecimal", _read_bytes(binascii.unhexlify(found[0]))
+    for found in islice(_PERCENT.finditer(text), _MAX_ENCODED):
+        yield "percent signs", unquote(found[0])
+    for found in islice(_ENTITIES.finditer(text), _MAX_ENCODED):
+        yield "HTML entities", html.unescape(found[0])
+    for found in islice(_ESCAPES.finditer(text), _MAX_ENCODED):
+        yield "escapes", _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), found[0])
+
+
+def _decode_base64(part: str) -> Iterator[str]:
+    for _ in range(3):  # it may be encoded twice
+        body = part.rstrip("=").replace("-", "+").replace("_", "/")
+        try:
+            part = _read_bytes(base64.b64decode(body + "=" * (-len(body) % 4)))
+        except (binascii.Error, ValueError):
+            return
+        if not part:
+            return
+        yield part
+
+
+def _read_bytes(raw: bytes) -> str:
+    """Return these bytes as text; empty if they are none."""
+    text = raw.decode(errors="replace")
+    return text if text.replace("\n", " ").isprintable() and "\ufffd" not in text else ""
+
+
+def _list_variants(text: str) -> Iterator[tuple[str, str]]:
+    """Yield other ways to read this text, each after the name of the way."""
+    if _SPACED.search(text):
+        yield "spaces between letters", _SPACED.sub(lambda found: re.sub(r"[\W_]", "", found[0]), text)
+    words = set(_TOKEN.findall(text.lower()))
+    odd = [word for word in words if not word.isalpha()]
+    if sum(word.translate(_LEET) in _SETS["telling"] for word in odd) >= 2:
+        yield "digits as letters", _LEET_WORD.sub(lambda found: found[0].lower().translate(_LEET), text)
+    if len(words & _ROTATED) >= 2:
+        yield "ROT13", codecs.encode(text, "rot13")
+    if len(words & _REVERSED) >= 2:
+        yield "reversed letters", text[::-1]
+
+
+def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
+    """Yield everything in this text that is hidden, encoded or addresses the model."""
+    cleaned = _clean(text)
+    yield from _find_addressing(cleaned, place)
+    for encoding, decoded in (*_decode_parts(cleaned), *_list_variants(cleaned)):
+        if _READABLE.search(decoded) and any(_find_addressing(_clean(decoded), _HIDDEN_PLACE)):
+            reason = f"holds text for the model, encoded with {encoding}"
+            yield TextSign(FindingKind.ENCODED, reason, decoded[:_MAX_SHOWN])
+    if place.result:
+        return
+    yield from find_hidden_text(text)
+    if "<" not in text and "[//]" not in text:
+        return
+    for pattern, what in ((_COMMENT, "a comment"), (_UNDISPLAYED, "an element that is not shown")):
+        for found in islice(pattern.finditer(text), _MAX_ENCODED):
+            inner = _clean(next((group for group in found.groups() if group), ""))
+            if any(_find_addressing(inner, _HIDDEN_PLACE)) or _matches("vocative", inner):
+                yield _hidden(f"holds text for the model in {what}", inner.strip()[:_MAX_SHOWN])
+
+
+def find_result_signs(text: str) -> tuple[TextSign, ...]:
+    """Return what in the text of a result addresses the model, each reason once."""
+    signs = (sign for sign in _find_signs(text[:MAX_TEXT_LENGTH], _RESULT_PLACE))
+    return tuple({sign.reason: sign for sign in signs}.values())
+
+
+# Definitions
+
+# A parameter with a word of each set in its name asks for what the model knows.
+_SMUGGLING_NAMES: Final = tuple(
+    (parse_word_set(one), parse_word_set(other))
+    for one, other in (
+        ("conversation chat dialogue dialog message", "history transcript context log"),
+        ("system developer hidden assistant model", "prompt instruction message reasoning"),
+        ("previous prior all other earlier", "output result message conversation tool"),
+        ("full entire complete", "conversation chat transcript history prompt"),
+        ("private ssh secret", "here"),
+        ("chain", "thought"),
+    )
+)
+
+
+def scan_definition(server: str, definition: JsonObject) -> tuple[DefinitionFinding, ...]:
+    """Return what in this definition is hidden, addresses the model, or asks for more than the tool needs."""
+    own = frozenset(map(to_singular, (*split_words(str(definition.get("name", ""))), *split_words(server))))
+    parameters = get_properties(definition.get("inputSchema"))
+    secrets = frozenset(name for name in parameters if _is_secret_parameter(name))
+    found: dict[tuple[str, str], DefinitionFinding] = {}
+    left = MAX_DEFINITION_LENGTH
+    for path, text, is_name in islice(_iterate_texts(definition), MAX_TEXTS):
+        left -= len(text)
+        if left < 0:
+            break
+        if is_name:
+            signs = _find_name_signs(text, own)
+        else:
+            described = path in ("description", "instructions", "title")
+            parameter = "" if described or path == "name" else _get_parameter(path)
+            place = _Place(own, described, parameter, own_secrets=secrets)
+            signs = _find_signs(text[:MAX_TEXT_LENGTH], place)
+        for sign in signs:
+            found.setdefault((sign.reason, path), _build_finding(sign, path))
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=1024)
+def scan_instructions(server: str, instructions: str) -> tuple[DefinitionFinding, ...]:
+    """Return the findings in the instructions of a server."""
+    return scan_definition(server, {"instructions": instructions})
+
+
+def _build_finding(sign: TextSign, path: str) -> DefinitionFinding:
+    return DefinitionFinding(
+        kind=sign.kind,
+        severity=sign.severity,
+        reason=sign.reason,
+        words=escape_invisible_except(sign.words, keep="\n"),
+        where=path,
+    )
+
+
+def _iterate_texts(definition: JsonObject) -> Iterator[tuple[str, str, bool]]:
+    """Yield the path and text of every text of a definition, and whether it is the name of a parameter."""
+    todo: list[tuple[str, Json, bool]] = [("", definition, False)]
+    while todo:
+        path, part, named = todo.pop()
+        if isinstance(part, str):
+            yield path, part, False
+        elif is_object(part):
+            for key, value in part.items():
+                inside = f"{path}.{key}" if path else key
+                if named:
+                    yield inside, key, True
+                todo.append((inside, value, key == "properties" and not named))
+        elif is_list(part):
+            todo.extend((f"{path}[{number}]", value, False) for number, value in enumerate(part))
+
+
+def _get_parameter(path: str) -> str:
+    """Return the name of the parameter that a text at this path describes."""
+    steps = path.split(".")
+    return next(
+        (step for before, step in reversed(list(pairwise(steps))) if before == "properties"), steps[-1]
+    )
+
+
+def _find_name_signs(name: str, own: frozenset[str]) -> Iterator[TextSign]:
+    """Yield what the name of a parameter asks for."""
+    yield from find_hidden_text(name)
+    words = set(map(to_singular, split_words(name)))
+    if words <= own or not own.isdisjoint(_SETS["chat"]):
+        return
+    if words == {"sidenote"} or any(words & one and words & other for one, other in _SMUGGLING_NAMES):
+        reason = "is a parameter for the conversation or the model's instructions"
+        yield TextSign(FindingKind.CONTEXT, reason, name)
+
+
+# Names that look like those of other servers
+
+_ALIKE: Final = (("rn", "m"), ("vv", "w"), ("cl", "d"))
+_SAME_LOOK: Final = str.maketrans("0l1|5", "oiiis")
+
+
+@lru_cache(maxsize=32_768)
+def build_look(name: str) -> str:
+    """Return how a name looks: names with the same result are hard to tell apart."""
+    folded = unicodedata.normalize("NFKC", _ZERO_WIDTH_CHARACTER.sub("", name)).casefold()
+    folded = re.sub(r"[\W_]+", "_", folded.translate(_CONFUSABLE)).translate(_SAME_LOOK)
+    for written, seen in _ALIKE:
+        folded = folded.replace(written, seen)
+    return folded
+
+
+def is_look_alike(name: str, other: str) -> bool:
+    """Return whether these names look the same but are not: `send_emaiI` and `send_email`.
+
+    Names that differ only in case, or in `-` for `_`, are ordinary.
+    """
+    if build_look(name) != build_look(other):
+        return False
+    return _to_plain_name(name) != _to_plain_name(other)
+
+
+def _to_plain_name(name: str) -> str:
+    return re.sub(r"[-_.\s]", "", name.casefold()) if name.isascii() else name
+
+
+def build_look_alike_finding(name: str, other: str) -> DefinitionFinding:
+    """Build the finding of a name that looks like that of the tool with the key `other`."""
+    sign = TextSign(FindingKind.LOOK_ALIKE, f"has a name that looks like {other}", name)
+    return _build_finding(sign, "name")
