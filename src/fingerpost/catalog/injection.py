@@ -275,6 +275,7 @@ class _Place:
     parameter: str = ""  # the name of the parameter that the text belongs to
     result: bool = False  # a result of a call, which may speak of anything
     own_secrets: frozenset[str] = frozenset()  # parameters of the tool that take credentials
+    choice: bool = False  # a value of a parameter
 
     @property
     def secure(self) -> bool:
@@ -502,12 +503,24 @@ def _shadows(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
     return _matches("altered", text)
 
 
+_MIN_VALUE_WORDS: Final = 5
+
+
+def _instructs_in_value(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    """Return whether a choice of a parameter, which is a value and no prose, says what to do."""
+    if not place.choice or len(sentence.text.split()) < _MIN_VALUE_WORDS:
+        return False
+    words = set(islice(_TOKEN.findall(sentence.text.lower()), 40))
+    acts = not _SETS["actions"].isdisjoint(words) or sentence.moves
+    return acts and (sentence.has("model", "you", "ignore", "secret", "context") or tone.timed)
+
+
 def _orders(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
     """Return whether a result tells the model to use a tool or to take a role; definitions may do so."""
     return place.result and sentence.has("you", "must", "when") and _matches("orders", sentence.text)
 
 
-_MIN_WEIGHT: Final = 4.0
+_MIN_WEIGHT: Final = 3.0
 _MIN_RESULT_WEIGHT: Final = 5.0  # results speak of many things
 
 
@@ -550,6 +563,7 @@ _RULES: Final[tuple[tuple[FindingKind, str, _Rule], ...]] = (
     (FindingKind.INSTRUCTION, "asks to send something to a fixed place", _sends_out),
     (FindingKind.SHADOWING, "changes how tools of others are used", _shadows),
     (FindingKind.INSTRUCTION, "tells the model to use a tool or to take a role", _orders),
+    (FindingKind.INSTRUCTION, "is a choice that says what to do", _instructs_in_value),
     (FindingKind.INSTRUCTION, "tells the model to do what is not this tool's task", _weighs),
 )
 
@@ -692,7 +706,8 @@ def scan_definition(server: str, definition: JsonObject) -> tuple[DefinitionFind
         else:
             described = path in ("description", "instructions", "title")
             parameter = "" if described or path == "name" else _get_parameter(path)
-            place = _Place(own, described, parameter, own_secrets=secrets)
+            choice = ".enum[" in path or path.endswith(".const")
+            place = _Place(own, described, parameter, own_secrets=secrets, choice=choice)
             signs = _find_signs(text[:MAX_TEXT_LENGTH], place)
         for sign in signs:
             found.setdefault((sign.reason, path), _build_finding(sign, path))
