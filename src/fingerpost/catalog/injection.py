@@ -520,17 +520,18 @@ def _orders(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
     return place.result and sentence.has("you", "must", "when") and _matches("orders", sentence.text)
 
 
-_MIN_WEIGHT: Final = 3.0
+_MIN_WEIGHT: Final = 4.0
+_MIN_HINT_WEIGHT: Final = 3.0  # a warning
 _MIN_RESULT_WEIGHT: Final = 5.0  # results speak of many things
 
 
-def _weighs(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    """Return whether several weak signs together make a directive to the model."""
+def _weigh(sentence: _Sentence, place: _Place, tone: _Tone) -> float:
+    """Return how much several weak signs together make a directive to the model; 0 if nothing does."""
     text = sentence.text
     told = 2.5 * tone.called + 2.0 * tone.addressed + tone.imperative + 0.5 * tone.timed
     told = min(3.5, told + 0.75 * sentence.has("must"))
     if told == 0 or tone.opening or sentence.is_negated or sentence.is_data or _matches("example", text):
-        return False
+        return 0.0
     wanted = (
         2.0 * _matches("person_address", text)
         + 1.0 * _matches("web_address", text)
@@ -545,8 +546,15 @@ def _weighs(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
         + 0.5 * _matches("marked_parameter", text)
     )
     done = sentence.has("send") + 0.5 * sentence.has("pass", "read") + _matches("harm", text)
-    least = _MIN_RESULT_WEIGHT if place.result else _MIN_WEIGHT
-    return wanted >= 1 and done > 0 and told + wanted + done >= least
+    return told + wanted + done if wanted >= 1 and done > 0 else 0.0
+
+
+def _weighs(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    return _weigh(sentence, place, tone) >= (_MIN_RESULT_WEIGHT if place.result else _MIN_WEIGHT)
+
+
+def _hints(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+    return not place.result and _MIN_HINT_WEIGHT <= _weigh(sentence, place, tone) < _MIN_WEIGHT
 
 
 _RULES: Final[tuple[tuple[FindingKind, str, _Rule], ...]] = (
@@ -565,6 +573,7 @@ _RULES: Final[tuple[tuple[FindingKind, str, _Rule], ...]] = (
     (FindingKind.INSTRUCTION, "tells the model to use a tool or to take a role", _orders),
     (FindingKind.INSTRUCTION, "is a choice that says what to do", _instructs_in_value),
     (FindingKind.INSTRUCTION, "tells the model to do what is not this tool's task", _weighs),
+    (FindingKind.INSTRUCTION, "may tell the model to do what is not this tool's task", _hints),
 )
 
 
@@ -582,7 +591,7 @@ def _find_addressing(text: str, place: _Place) -> Iterator[TextSign]:
         tone = _hear(sentence, place, marked=marked)
         for kind, reason, rule in _RULES:
             if rule(sentence, place, tone):
-                severity = Severity.WARNING if rule is _wants_personal else Severity.SERIOUS
+                severity = Severity.WARNING if rule in (_wants_personal, _hints) else Severity.SERIOUS
                 yield TextSign(kind, reason, sentence.text[:_MAX_SHOWN], severity)
 
 
