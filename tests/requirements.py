@@ -473,7 +473,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
-        "person accepts them; harmless ones are left alone"
+        "person accepts them; harmless ones are left alone",
+        gap="of the definitions held out 92 % are found; the goal is 95 %, and new wordings are found less",
     ),
     "X22": Requirement(
         "Text in a result that addresses the model is fenced, its invisible characters are written out, and "
