@@ -8,7 +8,8 @@ import pytest
 from benchmarks import labels, poison
 
 from fingerpost.catalog.injection import scan_definition
-from fingerpost.records import DataLabel, FindingKind, Severity
+from fingerpost.catalog.pins import compute_fingerprint
+from fingerpost.records import DataLabel, FindingKind, Pin, Severity
 from fingerpost.settings.model import FlagSettings
 from tests.kit.catalogs import catalog, create_listing, tool
 from tests.kit.tables import table
@@ -91,6 +92,26 @@ def test_a_tool_pinned_without_a_person_before_it_was_scanned_is_hidden() -> Non
     scanned.use_pins({pin.key: pin for pin in unscanned.take_new_pins()})
     scanned.replace_server(listing)
     assert scanned.snapshot.cards == ()
+
+
+@proves("X21")
+def test_a_definition_in_which_nothing_was_found_is_scanned_again_when_it_or_the_rules_change() -> None:
+    first = catalog(create_listing("calc", tool("add", "Adds.")), flags=SCANNING)
+    pins = {pin.key: pin for pin in first.take_new_pins()}
+    assert pins["calc/add"].clean_by
+
+    def offer(pin: Pin, description: str) -> list[str]:
+        again = catalog(flags=SCANNING)
+        again.use_pins({**pins, "calc/add": pin})
+        again.replace_server(create_listing("calc", tool("add", description)))
+        return [card.key for card in again.snapshot.cards]
+
+    listed = tool("add", POISON)
+    fingerprint = compute_fingerprint(listed)
+    trusted = replace(pins["calc/add"], definition=listed, fingerprint=fingerprint)
+    assert offer(trusted, POISON) == ["calc/add"]  # known, and not scanned
+    assert offer(replace(trusted, clean_by="other rules"), POISON) == []
+    assert offer(pins["calc/add"], POISON) == []
 
 
 @proves("X21")

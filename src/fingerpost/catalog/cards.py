@@ -9,7 +9,7 @@ from typing import Final, cast
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.effects import collect_parameters, judge_effect
-from fingerpost.catalog.injection import scan_definition
+from fingerpost.catalog.injection import get_rules_id, scan_definition
 from fingerpost.catalog.intelligence import (
     Overrides,
     WrittenOverride,
@@ -27,11 +27,13 @@ from fingerpost.catalog.tool_names import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    DefinitionFinding,
     Effect,
     Json,
     JsonObject,
     Known,
     Listing,
+    Pin,
     RetryRule,
     Source,
     ToolCard,
@@ -65,6 +67,7 @@ class CardBuilder:
     inferring: bool = True
     scanning: bool = True
     own: frozenset[str] = frozenset()  # built-in servers, whose definitions are not scanned
+    pins: Mapping[str, Pin] = field(default_factory=dict[str, Pin])
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
     # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
     read_only_marks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
@@ -140,12 +143,19 @@ class CardBuilder:
             ),
             doubt=unsure,
             labels={**infer_labels(server, tool, effect.value), **written.labels},
-            findings=scan_definition(server, tool) if self.scanning and server not in self.own else (),
+            findings=self._scan(server, key, tool),
         )
         if written.fields.enabled is False:
             reason = f"switched off: {written.get_reason('enabled')}"
             return RefusedDefinition(escape_invisible_except(name), reason, fault=False, card=card)
         return card
+
+    def _scan(self, server: str, key: str, tool: JsonObject) -> tuple[DefinitionFinding, ...]:
+        pin = self.pins.get(key)
+        known_clean = pin is not None and pin.clean_by == get_rules_id() and pin.definition == tool
+        if not self.scanning or server in self.own or known_clean:
+            return ()
+        return scan_definition(server, tool)
 
     def _judge_effect(
         self,

@@ -14,6 +14,7 @@ from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
 from fingerpost.catalog.injection import (
     build_look,
     build_look_alike_finding,
+    get_rules_id,
     is_look_alike,
     scan_instructions,
 )
@@ -86,8 +87,10 @@ class Catalog:
         self._own = frozenset(own)
         self._events = events
         self._flags = flags
+        self._pins: dict[str, Pin] = {}
         self._card_builder = CardBuilder(
             Overrides(overrides),
+            pins=self._pins,
             inferring=flags.inferred_intelligence,
             scanning=flags.scan_definitions,
             own=self._own,
@@ -98,7 +101,6 @@ class Catalog:
         self._dropped: dict[str, tuple[DroppedTool, ...]] = {}
         # By server and key.
         self._disabled_in_settings: dict[str, dict[str, ToolCard]] = {}
-        self._pins: dict[str, Pin] = {}
         self._new_pins: dict[str, Pin] = {}  # not stored yet, by key
         self._quarantined: dict[str, Quarantined] = {}
         self._disabled_tools: Mapping[str, str] = {}  # tools disabled by a person, with the reason
@@ -437,6 +439,7 @@ class Catalog:
         for card in (*first, *accepted):  # a tool whose pin was removed is new and may be in quarantine
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
+        self._note_clean((*first, *accepted))
         self._pin_server(server, server_pin, {card.name for card in (*first, *accepted)})
         for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
@@ -447,6 +450,15 @@ class Catalog:
                 self._events.emit(
                     ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen, findings=reasons)
                 )
+
+    def _note_clean(self, cards: Iterable[ToolCard]) -> None:
+        """Note at the pins in which of these definitions the present rules find nothing."""
+        if self._flags.scan_definitions:
+            for card in cards:
+                pin = self._pins[card.key]
+                clean = not card.findings and pin.definition == card.definition
+                if clean and pin.clean_by != get_rules_id():
+                    self._add_new_pin(replace(pin, clean_by=get_rules_id()))
 
     def _mark_look_alikes(self, server: str) -> None:
         """Add a finding to tools of this server whose names look like those of other servers."""

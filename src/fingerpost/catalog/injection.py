@@ -11,15 +11,19 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import hashlib
 import html
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from fingerpost import __version__
 from fingerpost.catalog.tool_names import escape_invisible_except
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.data_files import read_data_table
@@ -42,6 +46,16 @@ _PATTERNS: Final = {
     **{name: re.compile("|".join(parts), re.I | re.M) for name, parts in _TABLE["patterns"].items()},
     **{name: re.compile("|".join(parts)) for name, parts in _TABLE["exact_patterns"].items()},
 }
+
+
+@cache
+def get_rules_id() -> str:
+    """Return a hash of the rules. A definition is scanned again when they change."""
+    own = Path(__file__)
+    code = own.read_bytes() if own.is_file() else __version__.encode()
+    return hashlib.sha256(json.dumps(_TABLE, sort_keys=True).encode() + code).hexdigest()[:16]
+
+
 _WIDE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 

@@ -289,6 +289,7 @@ class Pin:
     pinned_at: datetime
     accepted_by: str | None = None  # None: pinned when first seen, without acceptance
     only_reads: str | None = None  # who marked this definition as read-only
+    clean_by: str = ""  # the rules that found nothing in this definition, as a hash
 
 
 @frozen
