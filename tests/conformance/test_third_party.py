@@ -98,7 +98,7 @@ async def test_real_servers_serve_clients_of_both_eras(tmp_path: Path) -> None:
         ),
         Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "UTC"]),
     )
-    async with open_gateway(*servers, folder=tmp_path) as address:
+    async with open_gateway(*servers, folder=tmp_path, call={"data_flow": "off"}) as address:
         for mode in MODES:
             async with Client(
                 f"{address}/mcp", mode=mode, elicitation_callback=_agree, sampling_callback=_reply

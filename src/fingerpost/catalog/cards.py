@@ -9,7 +9,7 @@ from typing import Final, cast
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.effects import collect_parameters, judge_effect
-from fingerpost.catalog.injection import get_rules_id, scan_definition
+from fingerpost.catalog.injection import RULES_ID, scan_definition
 from fingerpost.catalog.intelligence import (
     Overrides,
     WrittenOverride,
@@ -152,7 +152,7 @@ class CardBuilder:
 
     def _scan(self, server: str, key: str, tool: JsonObject) -> tuple[DefinitionFinding, ...]:
         pin = self.pins.get(key)
-        known_clean = pin is not None and pin.clean_by == get_rules_id() and pin.definition == tool
+        known_clean = pin is not None and pin.clean_by == RULES_ID and pin.definition == tool
         if not self.scanning or server in self.own or known_clean:
             return ()
         return scan_definition(server, tool)

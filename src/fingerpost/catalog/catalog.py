@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
 from fingerpost.catalog.injection import (
+    RULES_ID,
     build_look,
     build_look_alike_finding,
-    get_rules_id,
     is_look_alike,
     scan_instructions,
 )
@@ -457,8 +457,8 @@ class Catalog:
             for card in cards:
                 pin = self._pins[card.key]
                 clean = not card.findings and pin.definition == card.definition
-                if clean and pin.clean_by != get_rules_id():
-                    self._add_new_pin(replace(pin, clean_by=get_rules_id()))
+                if clean and pin.clean_by != RULES_ID:
+                    self._add_new_pin(replace(pin, clean_by=RULES_ID))
 
     def _mark_look_alikes(self, server: str) -> None:
         """Add a finding to tools of this server whose names look like those of other servers."""

@@ -17,7 +17,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
@@ -45,16 +45,11 @@ _PATTERNS: Final = {
     **{name: re.compile("|".join(parts), re.I | re.M) for name, parts in _TABLE["patterns"].items()},
     **{name: re.compile("|".join(parts)) for name, parts in _TABLE["exact_patterns"].items()},
 }
-
-
-@cache
-def get_rules_id() -> str:
-    """Return a hash of the rules. A definition is scanned again when they change."""
-    own = Path(__file__)
-    code = own.read_bytes() if own.is_file() else b""  # from a zip file: the table alone
-    return hashlib.sha256(json.dumps(_TABLE, sort_keys=True).encode() + code).hexdigest()[:16]
-
-
+_CODE: Final = Path(__file__)
+# A definition is scanned again when the rules change: this code (unless it is in a zip file) and the table.
+RULES_ID: Final = hashlib.sha256(
+    json.dumps(_TABLE, sort_keys=True).encode() + (_CODE.read_bytes() if _CODE.is_file() else b"")
+).hexdigest()[:16]
 _WIDE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 

@@ -314,10 +314,12 @@ class EvalCatalog:
     def from_tools(cls, tools: Sequence[ToolRecord], settings: Settings) -> EvalCatalog:
         """Build a catalog of these tools under these settings. Raises `ConfigError` if no tool is usable."""
         ids: dict[str, str] = {}
+        # No model is offered these tools, so what is suspicious about them is no reason to leave one out.
+        flags = settings.flags.model_copy(update={"scan_definitions": False})
         cards: list[ToolCard] = []
         left_out: list[str] = []
         for number, layer in enumerate(_split_layers(tools), start=1):
-            catalog = Catalog(events=MemorySink(limit=0), overrides=settings.tools, flags=settings.flags)
+            catalog = Catalog(events=MemorySink(limit=0), overrides=settings.tools, flags=flags)
             for listing in _build_listings(layer.values()):
                 catalog.replace_server(listing)
             for card in catalog.snapshot.cards:

@@ -33,7 +33,7 @@ async def open_raw_gateway(folder: Path, **reply: Any) -> AsyncGenerator[OpenMet
     rules = [{"verdict": "allow"}]
     async with (
         raw_server(answer) as (_, url),
-        open_gateway_methods(folder, Server.http("raw", url), policy=rules) as it,
+        open_gateway_methods(folder, Server.http("raw", url), policy=rules, call={"data_flow": "off"}) as it,
     ):
         yield it
 
