@@ -41,10 +41,19 @@ _MAX_ENCODED: Final = 8  # encoded parts of one text that are decoded
 
 _TABLE: Final = read_data_table("fingerpost.catalog", "injection.toml")
 _SETS: Final = {name: frozenset(text.split()) for name, text in _TABLE["sets"].items()}
-_PATTERNS: Final = {
-    **{name: re.compile("|".join(parts), re.I | re.M) for name, parts in _TABLE["patterns"].items()},
-    **{name: re.compile("|".join(parts)) for name, parts in _TABLE["exact_patterns"].items()},
-}
+
+
+class _Patterns(dict[str, re.Pattern[str]]):
+    """The patterns of the table, compiled when they are first needed: most starts scan nothing."""
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        exact = _TABLE["exact_patterns"].get(name)
+        parts = _TABLE["patterns"][name] if exact is None else exact
+        compiled = self[name] = re.compile("|".join(parts), 0 if exact is not None else re.I | re.M)
+        return compiled
+
+
+_PATTERNS: Final = _Patterns()
 _CODE: Final = Path(__file__)
 # A definition is scanned again when the rules change: this code (unless it is in a zip file) and the table.
 RULES_ID: Final = hashlib.sha256(
@@ -305,7 +314,7 @@ def _is_secret_parameter(name: str) -> bool:
 
 
 @frozen(kw_only=False)
-class _Tone:
+class _SentenceForm:
     """How a sentence speaks."""
 
     opening: bool  # it says what the tool does
@@ -315,21 +324,22 @@ class _Tone:
     timed: bool  # it says when: before a tool is used, whenever something happens
 
     @property
-    def told(self) -> bool:
+    def is_instruction(self) -> bool:
         return self.addressed or self.called or self.imperative
 
     @property
-    def directed(self) -> bool:
-        return self.told or self.timed
+    def is_directive(self) -> bool:
+        """Whether it is an instruction, or says when something must happen."""
+        return self.is_instruction or self.timed
 
 
-def _hear(sentence: _Sentence, place: _Place, *, marked: bool) -> _Tone:
+def _classify_sentence(sentence: _Sentence, place: _Place, *, marked: bool) -> _SentenceForm:
     """Return how this sentence speaks; `marked` if it stands in a tag such as <IMPORTANT>."""
     text = sentence.text
     opening = sentence.number == 0 and place.described
     vocative = _PATTERNS["vocative"].search(text) if sentence.has("model") else None
     addressed = sentence.has("you", "model", "user") and _matches("addressed", text)
-    return _Tone(
+    return _SentenceForm(
         opening=opening,
         addressed=marked or addressed or _has_near_any(sentence, "model", "must", 4),
         called=vocative is not None and (not opening or vocative[0].endswith(":")),
@@ -349,11 +359,11 @@ def _opens_with_verb(name: str, text: str) -> bool:
 
 # Rules: each says what a sentence asks for
 
-_Rule = Callable[[_Sentence, _Place, _Tone], bool]
+_Rule = Callable[[_Sentence, _Place, _SentenceForm], bool]
 
 
-def _overrides(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    if tone.opening and place.secure:  # a scanner says what it looks for
+def _overrides(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if form.opening and place.secure:  # a scanner says what it looks for
         return False
     if sentence.has_near("ignore+", "instruction+", 8):
         return True
@@ -367,8 +377,8 @@ def _overrides(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
     ) or (sentence.has_near("ignore", "instruction", 4) and sentence.has("user", "model"))
 
 
-def _conceals(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    if tone.opening and place.secure:
+def _conceals(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if form.opening and place.secure:
         return False
     if sentence.has_near("not+", "tell+", 5) and "user+" in sentence.places:
         return True
@@ -381,15 +391,15 @@ def _conceals(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
     if found is not None and not _matches("harmless_concealment", text):
         before = _PATTERNS["negated"].search(text, 0, found.start())
         return before is None or not found[0].lower().startswith("without")
-    hides = "hide" in sentence.places and tone.directed and sentence.moves
+    hides = "hide" in sentence.places and form.is_directive and sentence.moves
     return hides and _matches("secretly", text) and not sentence.is_negated
 
 
-def _bypasses(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _bypasses(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     text = sentence.text
     if sentence.has("ask", "obey", "instruction") and (found := _PATTERNS["bypass"].search(text)) is not None:
         negated = _PATTERNS["negated"].search(text, max(0, found.start() - 30), found.start())
-        return (tone.directed or not tone.opening) and negated is None
+        return (form.is_directive or not form.opening) and negated is None
     return (
         len(sentence.places.get("not+", ())) == 1
         and sentence.has_near("not+", "ask+", 4)
@@ -398,113 +408,113 @@ def _bypasses(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
     )
 
 
-def _calls_model(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    if not tone.called:
+def _calls_model(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if not form.called:
         return False
     acts = not _SETS["actions"].isdisjoint(islice(_TOKEN.findall(sentence.text.lower()), 40))
     return acts or sentence.moves or sentence.has("must")
 
 
-def _rules_on(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    told = tone.imperative or tone.addressed or sentence.has("must")
-    return told and not tone.opening and sentence.has("when") and _matches("lasting", sentence.text)
+def _rules_on(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    told = form.imperative or form.addressed or sentence.has("must")
+    return told and not form.opening and sentence.has("when") and _matches("lasting", sentence.text)
 
 
-def _runs_command(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    return tone.directed and not tone.opening and _matches("command", sentence.text)
+def _runs_command(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    return form.is_directive and not form.opening and _matches("command", sentence.text)
 
 
-def _wants_file(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _wants_file(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     text = sentence.text
     if not _matches("sensitive_path", text):
         return False
     if place.result:
-        return tone.told and sentence.moves
-    return tone.addressed or tone.called or (not place.secure and not tone.opening)
+        return form.is_instruction and sentence.moves
+    return form.addressed or form.called or (not place.secure and not form.opening)
 
 
-def _wants_secret(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _wants_secret(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     if not sentence.names_secret or sentence.is_negated or sentence.is_data:
         return False
     text = sentence.text
     placed = _matches("marked_parameter", text)
     if any(name in text for name in place.own_secrets) or (not placed and _matches("your_key", text)):
         return False
-    if tone.opening:
-        return tone.addressed and sentence.has("model") and sentence.moves
+    if form.opening:
+        return form.addressed and sentence.has("model") and sentence.moves
     if place.result:
         return sentence.moves and (
-            tone.addressed or tone.called or (tone.imperative and sentence.has("send"))
+            form.addressed or form.called or (form.imperative and sentence.has("send"))
         )
     if place.secure:
-        return (placed and tone.directed and sentence.moves) or _matches("held_by_model", text)
+        return (placed and form.is_directive and sentence.moves) or _matches("held_by_model", text)
     if place.parameter:
-        return _asks_in_parameter(sentence, tone)
-    return placed or (sentence.moves and (tone.directed or sentence.has("model")))
+        return _asks_in_parameter(sentence, form)
+    return placed or (sentence.moves and (form.is_directive or sentence.has("model")))
 
 
-def _asks_in_parameter(sentence: _Sentence, tone: _Tone) -> bool:
+def _asks_in_parameter(sentence: _Sentence, form: _SentenceForm) -> bool:
     if sentence.has("model") and sentence.has("whole", "must", "pass", "send"):
         return True
     if _matches("held_by_model", sentence.text):
         return True
-    return sentence.moves and (tone.addressed or tone.imperative or sentence.has("whole"))
+    return sentence.moves and (form.addressed or form.imperative or sentence.has("whole"))
 
 
-def _wants_personal(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    if tone.opening or place.result or place.secure:
+def _wants_personal(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if form.opening or place.result or place.secure:
         return False
     found = _PATTERNS["personal"].search(sentence.text)
     if found is None or not place.own.isdisjoint(split_words(found[0])) or _matches("negated", sentence.text):
         return False
     wanted = _matches("wanted", sentence.text)
-    return (tone.directed or wanted) and (sentence.moves or wanted)
+    return (form.is_directive or wanted) and (sentence.moves or wanted)
 
 
-def _wants_context(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _wants_context(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     named = sentence.names_context
-    sent = tone.told and sentence.has("send")
+    sent = form.is_instruction and sentence.has("send")
     spoken = sentence.has("context") and (sent or sentence.has("whole", "history"))
     if not (named or spoken) or sentence.is_negated or sentence.is_data:
         return False
-    if tone.opening:
-        return tone.addressed and sentence.moves
+    if form.opening:
+        return form.addressed and sentence.moves
     if place.result:
-        return tone.told and sentence.moves
+        return form.is_instruction and sentence.moves
     if place.chatty:
-        told = tone.told or sentence.has("model")
+        told = form.is_instruction or sentence.has("model")
         return told and sentence.moves and (not place.parameter or sentence.has("whole"))
     if place.parameter:
         own = _matches("held_by_model", sentence.text) or _matches("of_model", sentence.text)
-        return sent or sentence.has("whole", "model") or (named and (own or tone.told))
+        return sent or sentence.has("whole", "model") or (named and (own or form.is_instruction))
     placed = _matches("marked_parameter", sentence.text)
     return (
         placed or sentence.has("model") or sentence.moves or (named and _matches("of_model", sentence.text))
     )
 
 
-def _sends_out(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _sends_out(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     text = sentence.text
-    if tone.opening or not tone.directed or _matches("example", text) or len(text.split()) < 5:
+    if form.opening or not form.is_directive or _matches("example", text) or len(text.split()) < 5:
         return False
     if sentence.has("send", "pass") and not sentence.is_negated and _matches("public_place", text):
-        return tone.timed or tone.addressed
+        return form.timed or form.addressed
     if not _matches("literal_address", text):
         return False
-    moved = sentence.moves if tone.addressed or tone.called else sentence.has("send")
+    moved = sentence.moves if form.addressed or form.called else sentence.has("send")
     return moved or _matches("substituted", text)
 
 
-def _shadows(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    if tone.opening:
+def _shadows(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if form.opening:
         return False
     text = sentence.text
     if sentence.has("when") and _matches("regardless", text):
         return True
-    told = tone.told or sentence.has("must")
+    told = form.is_instruction or sentence.has("must")
     if told and _matches("preferred", text):
         return True
-    if (told or tone.timed) and _matches("foreign_use", text):
+    if (told or form.timed) and _matches("foreign_use", text):
         return sentence.has("send") or _matches("redirect", text)
     if not (" tools" in text or "`" in text or _matches("tool_name", text)):
         return False
@@ -514,16 +524,16 @@ def _shadows(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
 _MIN_VALUE_WORDS: Final = 5
 
 
-def _instructs_in_value(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _instructs_in_value(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     """Return whether a choice of a parameter, which is a value and no prose, says what to do."""
     if not place.choice or len(sentence.text.split()) < _MIN_VALUE_WORDS:
         return False
     words = set(islice(_TOKEN.findall(sentence.text.lower()), 40))
     acts = not _SETS["actions"].isdisjoint(words) or sentence.moves
-    return acts and (sentence.has("model", "you", "ignore", "secret", "context") or tone.timed)
+    return acts and (sentence.has("model", "you", "ignore", "secret", "context") or form.timed)
 
 
-def _orders(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
+def _orders(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     """Return whether a result tells the model to use a tool or to take a role; definitions may do so."""
     return place.result and sentence.has("you", "must", "when") and _matches("orders", sentence.text)
 
@@ -533,12 +543,12 @@ _MIN_HINT_WEIGHT: Final = 3.0  # a warning
 _MIN_RESULT_WEIGHT: Final = 5.0  # results speak of many things
 
 
-def _weigh(sentence: _Sentence, place: _Place, tone: _Tone) -> float:
+def _weigh(sentence: _Sentence, place: _Place, form: _SentenceForm) -> float:
     """Return how much several weak signs together make a directive to the model; 0 if nothing does."""
     text = sentence.text
-    told = 2.5 * tone.called + 2.0 * tone.addressed + tone.imperative + 0.5 * tone.timed
+    told = 2.5 * form.called + 2.0 * form.addressed + form.imperative + 0.5 * form.timed
     told = min(3.5, told + 0.75 * sentence.has("must"))
-    if told == 0 or tone.opening or sentence.is_negated or sentence.is_data or _matches("example", text):
+    if told == 0 or form.opening or sentence.is_negated or sentence.is_data or _matches("example", text):
         return 0.0
     wanted = (
         2.0 * _matches("person_address", text)
@@ -546,7 +556,7 @@ def _weigh(sentence: _Sentence, place: _Place, tone: _Tone) -> float:
         + 2.0 * (sentence.names_secret and not place.secure)
         + 2.0 * sentence.names_context
         + 1.5 * _matches("secretly", text)
-        + 1.0 * (tone.called or (tone.addressed and sentence.has("model") and not place.chatty))
+        + 1.0 * (form.called or (form.addressed and sentence.has("model") and not place.chatty))
         + 1.0 * _matches("personal", text)
         + 1.0 * (sentence.has("user") and _matches("possessed", text))
         + 1.5 * (_matches("command", text) or _matches("risky_command", text))
@@ -557,12 +567,12 @@ def _weigh(sentence: _Sentence, place: _Place, tone: _Tone) -> float:
     return told + wanted + done if wanted >= 1 and done > 0 else 0.0
 
 
-def _weighs(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    return _weigh(sentence, place, tone) >= (_MIN_RESULT_WEIGHT if place.result else _MIN_WEIGHT)
+def _weighs(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    return _weigh(sentence, place, form) >= (_MIN_RESULT_WEIGHT if place.result else _MIN_WEIGHT)
 
 
-def _hints(sentence: _Sentence, place: _Place, tone: _Tone) -> bool:
-    return not place.result and _MIN_HINT_WEIGHT <= _weigh(sentence, place, tone) < _MIN_WEIGHT
+def _hints(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    return not place.result and _MIN_HINT_WEIGHT <= _weigh(sentence, place, form) < _MIN_WEIGHT
 
 
 _RULES: Final[tuple[tuple[FindingKind, str, _Rule], ...]] = (
@@ -596,9 +606,9 @@ def _find_addressing(text: str, place: _Place) -> Iterator[TextSign]:
         if not sentence.places and not _matches("sensitive_path", sentence.text):
             continue
         marked = tag is not None and text.find(sentence.text[:20]) >= tag.start()
-        tone = _hear(sentence, place, marked=marked)
+        form = _classify_sentence(sentence, place, marked=marked)
         for kind, reason, rule in _RULES:
-            if rule(sentence, place, tone):
+            if rule(sentence, place, form):
                 severity = Severity.WARNING if rule in (_wants_personal, _hints) else Severity.SERIOUS
                 yield TextSign(kind, reason, sentence.text[:_MAX_SHOWN], severity)
 

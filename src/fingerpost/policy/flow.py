@@ -219,6 +219,25 @@ class SeenText:
 
 
 @frozen
+class _ComparedText:
+    """A result, prepared once for the comparison with all values of a call."""
+
+    tool: str
+    trusted: bool
+    words: str  # as the person's words are compared
+    folded: str  # without differences of case and width, to find what was taken from it
+
+    @classmethod
+    def from_seen(cls, seen: SeenText) -> _ComparedText:
+        return cls(
+            tool=seen.tool,
+            trusted=seen.trusted,
+            words=normalize_words((seen.text,)),
+            folded="" if seen.trusted else _fold(seen.text),
+        )
+
+
+@frozen
 class CallData:
     """What is known of the data of one call: labels, sources of its conversation, origins of its values."""
 
@@ -240,12 +259,12 @@ class CallData:
         return any(source.label is DataLabel.PRIVATE for source in self.sources)
 
     @property
-    def strange_values(self) -> tuple[ArgumentOrigin, ...]:
-        """The values that neither the person nor a trusted source gave."""
-        strange = (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
-        return tuple(one for one in self.origins if one.origin in strange)
+    def untrusted_paths(self) -> tuple[str, ...]:
+        """The paths of the values that neither the person nor a trusted source gave."""
+        untrusted = (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
+        return tuple(dict.fromkeys(one.path for one in self.origins if one.origin in untrusted))
 
-    def are_origins(self, *accepted: DataOrigin) -> bool:
+    def has_only_origins(self, *accepted: DataOrigin) -> bool:
         """Return whether all values have one of these origins."""
         return all(one.origin in (DataOrigin.PLAIN, *accepted) for one in self.origins)
 
@@ -263,7 +282,12 @@ def trace_arguments(
     leaves = list(_list_leaves(arguments, frozenset(parts)))
     if len(leaves) >= MAX_VALUES:
         return (ArgumentOrigin(path="(too many values)", origin=DataOrigin.UNKNOWN),)
-    traced = [_trace_value(path, value, parts, words, seen) for path, value in leaves]
+    given = [_find_given_origin(path, value, parts, words) for path, value in leaves]
+    compared = [_ComparedText.from_seen(one) for one in seen] if None in given else []
+    traced = [
+        _find_seen_origin(path, str(value), compared) if one is None else one
+        for one, (path, value) in zip(given, leaves, strict=True)
+    ]
     if words is None:
         return tuple(traced)
     starts = [
@@ -309,24 +333,25 @@ def _list_leaves(arguments: JsonObject, known: frozenset[str]) -> Iterator[tuple
         yield path, str(value)
 
 
-def _trace_value(
-    path: str,
-    value: Json,
-    parts: Mapping[str, JsonObject],
-    words: PersonWords | None,
-    seen: Sequence[SeenText],
-) -> ArgumentOrigin:
+def _find_given_origin(
+    path: str, value: Json, parts: Mapping[str, JsonObject], words: PersonWords | None
+) -> ArgumentOrigin | None:
+    """Return the origin of a value without content or of the person's; None if it is to be looked for."""
     if _is_plain(value, parts.get(path.rpartition(".")[2], {})):
         return ArgumentOrigin(path=path, origin=DataOrigin.PLAIN)
-    text = value if isinstance(value, str) else str(value)
-    if words is not None and words.contain(text):
+    if words is not None and words.contain(str(value)):
         return ArgumentOrigin(path=path, origin=DataOrigin.PERSON)
+    return None
+
+
+def _find_seen_origin(path: str, text: str, seen: Sequence[_ComparedText]) -> ArgumentOrigin:
+    """Return which result a value comes from."""
     found = _find_seen(text, [one for one in seen if not one.trusted])
     if found is not None:
         return replace(found, path=path)
-    if any(is_in_words(text, normalize_words((one.text,))) for one in seen if one.trusted):
-        tool = next(one.tool for one in seen if one.trusted)
-        return ArgumentOrigin(path=path, origin=DataOrigin.TRUSTED, tool=tool)
+    trusted = next((one for one in seen if one.trusted and is_in_words(text, one.words)), None)
+    if trusted is not None:
+        return ArgumentOrigin(path=path, origin=DataOrigin.TRUSTED, tool=trusted.tool)
     return ArgumentOrigin(path=path, origin=DataOrigin.UNKNOWN)
 
 
@@ -339,21 +364,20 @@ def _is_plain(value: Json, part: JsonObject) -> bool:
     return value in choices or any(key in part and part[key] == value for key in ("default", "const"))
 
 
-def _find_seen(value: str, seen: Sequence[SeenText]) -> ArgumentOrigin | None:
+def _find_seen(value: str, seen: Sequence[_ComparedText]) -> ArgumentOrigin | None:
     """Return the newest result that contains the value, or a telling part of it."""
     wanted = [part for form in _list_forms(value) for part in _list_telling_parts(form)]
     for one in reversed(seen):
-        text = _fold(one.text)
         for part in wanted:
-            at = text.find(part)
+            at = one.folded.find(part)
             if at >= 0:
-                around = text[max(0, at - EXCERPT_LENGTH) : at + len(part) + EXCERPT_LENGTH]
+                around = one.folded[max(0, at - EXCERPT_LENGTH) : at + len(part) + EXCERPT_LENGTH]
                 return ArgumentOrigin(
                     path="",
                     origin=DataOrigin.UNTRUSTED,
                     tool=one.tool,
                     excerpt=escape_invisible(scrub(" ".join(around.split())))[:300],
-                    whole=is_in_words(value, normalize_words((one.text,))),
+                    whole=is_in_words(value, one.words),
                 )
     return None
 
@@ -458,15 +482,14 @@ def _may_run_unasked(call: Call, data: CallData, preset: Preset) -> bool:
     if not data.has_words or call.effect is Effect.DESTROY:
         return False
     if call.doubt:  # it seems to read
-        return data.are_origins(DataOrigin.PERSON) and (data.names_something or not data.untrusted)
+        return data.has_only_origins(DataOrigin.PERSON) and (data.names_something or not data.untrusted)
     if preset != "autonomous" or not data.names_something:
         return False
-    if data.are_origins(DataOrigin.PERSON):
+    if data.has_only_origins(DataOrigin.PERSON):
         return True
     sends_private = data.outbound and data.private
-    return (
-        not data.untrusted and not sends_private and data.are_origins(DataOrigin.PERSON, DataOrigin.TRUSTED)
-    )
+    known = data.has_only_origins(DataOrigin.PERSON, DataOrigin.TRUSTED)
+    return known and not data.untrusted and not sends_private
 
 
 def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str, str] | None:
@@ -483,7 +506,7 @@ def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str
         if preset == "strict" or (data.has_words and composed):
             return "it can send data out", UNTRUSTED_RULE
         return None
-    if data.has_words and data.are_origins(DataOrigin.PERSON) and preset != "strict":
+    if data.has_words and data.has_only_origins(DataOrigin.PERSON) and preset != "strict":
         return None
     if data.untrusted:
         return "it acts on untrusted content", UNTRUSTED_RULE
@@ -509,9 +532,8 @@ def _describe_data(data: CallData) -> str:
         for label, word in ((DataLabel.UNTRUSTED, "untrusted content"), (DataLabel.PRIVATE, "private data"))
         if data.list_tools(label)
     ]
-    strange = tuple(dict.fromkeys(one.path for one in data.strange_values))
-    if data.has_words and strange:
-        parts.append(f"not in the person's words: {_join(strange)}")
+    if data.has_words and data.untrusted_paths:
+        parts.append(f"not in the person's words: {_join(data.untrusted_paths)}")
     return "; ".join(parts)
 
 
@@ -639,11 +661,10 @@ class DataTrails:
         """Record marks of untrusted text that a call stored, so that it stays untrusted where it is read."""
         if not data.untrusted or call.effect is Effect.READ:
             return
-        strange = {
-            one.path for one in data.origins if one.origin in (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
-        }
+        paths = frozenset(data.untrusted_paths)
         leaves = _list_leaves(call.arguments, frozenset(call.arguments))
-        marks = {mark for path, value in leaves if path in strange for mark in compute_marks(str(value))}
+        untrusted = [value for path, value in leaves if path in paths]
+        marks = {mark for value in untrusted for mark in compute_marks(str(value))}
         new = sorted(marks - self._marks)
         if new:
             self._marks.update(new)
