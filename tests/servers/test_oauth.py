@@ -25,7 +25,8 @@ from starlette.routing import Route
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records import OAuthSpec, ServerSpec, ServerState
 from fingerpost.redaction import scrub
-from fingerpost.servers import Server, sign_in, sign_out
+from fingerpost.servers import Server, sign_in
+from fingerpost.servers.oauth import sign_out
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
 from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool

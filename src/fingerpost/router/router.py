@@ -88,14 +88,7 @@ from fingerpost.router.store_sync import (
     refresh_pins,
     renew_lease,
 )
-from fingerpost.servers import (
-    ServerPool,
-    SignOutResult,
-    build_user_token_name,
-    sign_in,
-    sign_in_user,
-    sign_out,
-)
+from fingerpost.servers import ServerPool, sign_in
 from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import Loaded, OwnRule, ProfileFiles, Settings
 from fingerpost.tasks import run_restarting
@@ -847,40 +840,6 @@ class Router:
         await sign_in(spec, self.store.tokens, open_browser=open_browser)
         await self.servers.ensure(server, timeout=spec.connect_timeout)
         return self.servers.get_status(server)
-
-    async def sign_out(self, server: str, *, user: str | None = None) -> SignOutResult:
-        """Delete the stored sign-in to a server, or that of one user, and revoke its tokens. Open connections
-        stay.
-        """
-        self._check_open()
-        return await sign_out(self.servers.get_spec(server), self.store.tokens, user)
-
-    async def sign_in_user(
-        self,
-        server: str,
-        user: str,
-        *,
-        redirect: str,
-        open_page: Callable[[str], Awaitable[None]],
-        wait_for_answer: Callable[[], Awaitable[Mapping[str, str]]],
-    ) -> None:
-        """Sign one user in to a server with `auth = "per_user"`, at the page given to `open_page`.
-
-        The page leads back to `redirect`; `wait_for_answer` returns the parameters it was called with.
-        """
-        self._check_open()
-        await sign_in_user(
-            self.servers.get_spec(server),
-            self.store.tokens,
-            user,
-            redirect=redirect,
-            open_page=open_page,
-            wait_for_answer=wait_for_answer,
-        )
-
-    async def is_signed_in(self, server: str, user: str) -> bool:
-        """Return whether this user's sign-in to the server is stored."""
-        return await self.store.tokens.has(build_user_token_name(server, user))
 
     @property
     def tools(self) -> Snapshot:

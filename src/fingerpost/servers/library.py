@@ -11,7 +11,7 @@ import os
 import socket
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import field
 from importlib import import_module
@@ -48,6 +48,8 @@ class SignInStore(Protocol):
     async def get(self, server: str) -> bytes | None: ...
 
     async def put(self, server: str, data: bytes) -> None: ...
+
+    async def has(self, server: str) -> bool: ...
 
     async def remove(self, server: str) -> object: ...
 
@@ -174,27 +176,3 @@ SignOutResult = Literal["not signed in", "revoked", "not revoked"]
 def build_user_token_name(server: str, user: str) -> str:
     """Return the name under which the sign-in of one user is stored. Server names have no `/`."""
     return f"user/{server}/{user}"
-
-
-async def sign_in_user(
-    spec: ServerSpec,
-    tokens: SignInStore,
-    user: str,
-    *,
-    redirect: str,
-    open_page: Callable[[str], Awaitable[None]],
-    wait_for_answer: Callable[[], Awaitable[Mapping[str, str]]],
-) -> None:
-    """Sign one user in at the page given to `open_page`, which leads back to `redirect` with an answer.
-    Raises `FingerpostError`.
-    """
-    connect = await ConnectLibrary().load()
-    await connect.sign_in_user(
-        spec, tokens, user, redirect=redirect, open_page=open_page, wait_for_answer=wait_for_answer
-    )
-
-
-async def sign_out(spec: ServerSpec, tokens: SignInStore, user: str | None = None) -> SignOutResult:
-    """Delete the stored sign-in to this server, of all callers or of one user, and revoke its tokens."""
-    connect = await ConnectLibrary().load()
-    return await connect.sign_out(spec, tokens, user)

@@ -47,6 +47,8 @@ from fingerpost.servers.library import (
     ConnectLibrary,
     GatewaySearch,
     SignInStore,
+    SignOutResult,
+    build_user_token_name,
 )
 from fingerpost.servers.process import LogFolder
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
@@ -178,7 +180,7 @@ class ServerPool:
         try:
             return await cancel_and_exit(self._tasks, kind, error, trace)
         finally:
-            self._tasks = None
+            self._tasks = None  # not before: calls that end meanwhile use it
             with anyio.CancelScope(shield=True):
                 await self._library.aclose()
                 if self.logs is not None:
@@ -422,6 +424,46 @@ class ServerPool:
             if own is not None:
                 return replace(context, authorization=own)
         raise build_user_sign_in_required(supervisor.spec.name, self.sign_in_page)
+
+    async def sign_in_user(
+        self,
+        name: str,
+        user: str,
+        *,
+        redirect: str,
+        open_page: Callable[[str], Awaitable[None]],
+        wait_for_answer: Callable[[], Awaitable[Mapping[str, str]]],
+    ) -> None:
+        """Sign one user in to a server with `auth = "per_user"`, at the page given to `open_page`.
+
+        The page leads back to `redirect`; `wait_for_answer` returns the parameters it was called with. Raises
+        `FingerpostError`.
+        """
+        connect = await self._library.load()
+        await connect.sign_in_user(
+            self.get_spec(name),
+            self._get_tokens(),
+            user,
+            redirect=redirect,
+            open_page=open_page,
+            wait_for_answer=wait_for_answer,
+        )
+
+    async def sign_out(self, name: str, *, user: str | None = None) -> SignOutResult:
+        """Delete the stored sign-in to a server, or that of one user, and revoke its tokens. Open connections
+        stay.
+        """
+        spec, connect = self.get_spec(name), await self._library.load()
+        return await connect.sign_out(spec, self._get_tokens(), user)
+
+    async def is_signed_in(self, name: str, user: str) -> bool:
+        """Return whether this user's sign-in to the server is stored."""
+        return await self._get_tokens().has(build_user_token_name(name, user))
+
+    def _get_tokens(self) -> SignInStore:
+        tokens = self._shared.connect_deps.tokens
+        assert tokens is not None  # a router has a store
+        return tokens
 
     async def _load_user_authorization(self, spec: ServerSpec, user: str) -> str | None:
         tokens = self._shared.connect_deps.tokens

@@ -37,6 +37,9 @@ class MemoryTokens:
     async def put(self, server: str, data: bytes) -> None:
         self.entries[server] = data
 
+    async def has(self, server: str) -> bool:
+        return server in self.entries
+
     async def remove(self, server: str) -> None:
         self.entries.pop(server, None)
 

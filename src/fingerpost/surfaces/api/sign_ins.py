@@ -99,7 +99,7 @@ class SignInOperations(OperationGroup):
     async def list_sign_ins(self, request: ApiRequest) -> UserSignInPage:
         user = request.principal.name
         items = [
-            UserSignIn(server=spec.name, signed_in=await self._router.is_signed_in(spec.name, user))
+            UserSignIn(server=spec.name, signed_in=await self._router.servers.is_signed_in(spec.name, user))
             for spec in self._list_servers(request)
         ]
         return UserSignInPage(items=tuple(items))
@@ -162,7 +162,7 @@ class SignInOperations(OperationGroup):
     )
     async def end(self, request: ApiRequest, server: str) -> ApiResponse:
         self._find_server(request, server)
-        if await self._router.sign_out(server, user=request.principal.name) == "not signed in":
+        if await self._router.servers.sign_out(server, user=request.principal.name) == "not signed in":
             raise ApiProblem(404, "There is no such sign-in", f"You are not signed in to {server}.")
         return ApiResponse(status=204)
 
@@ -177,7 +177,7 @@ class SignInOperations(OperationGroup):
 
         try:
             with opened.scope, anyio.move_on_after(SIGN_IN_SECONDS):
-                await self._router.sign_in_user(
+                await self._router.servers.sign_in_user(
                     opened.spec.name,
                     opened.user,
                     redirect=self._redirect,

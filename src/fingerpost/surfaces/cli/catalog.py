@@ -134,7 +134,7 @@ def sign_out(*, name: str, user: str | None, common: CommonOptions) -> int:
 
     async def work(router: Router) -> int:
         own = LOCAL_NAME if router.servers.get_spec(name).auth == "per_user" else None
-        result = await router.sign_out(name, user=user or own)
+        result = await router.servers.sign_out(name, user=user or own)
         if common.as_json:
             print_json({"server": name, "result": result})
         elif result == "not signed in":
