@@ -21,6 +21,7 @@ folder = pathlib.Path(sys.argv[1])
 for line in sys.stdin:
     told = json.loads(line)
     method = told.get("method")
+    last = method == "tools/call" and (folder / "end").exists()
     if method == "initialize":
         result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                   "serverInfo": {"name": "notes", "version": "1"}}
@@ -41,7 +42,7 @@ for line in sys.stdin:
         continue
     print(json.dumps({"jsonrpc": "2.0", "id": told["id"], "result": result}))
     sys.stdout.flush()
-    if (folder / "end").exists() and method == "tools/call":
+    if last:
         sys.exit()
 """
 
