@@ -480,4 +480,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Text in a result that addresses the model is fenced, its invisible characters are written out, and "
         "it is marked in the trace"
     ),
+    "M31": Requirement(
+        "Roles (user, approver, operator, admin) are given to keys and by claims of tokens, and decide at "
+        "every endpoint; keys from before keep their rights"
+    ),
 }

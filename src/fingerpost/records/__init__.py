@@ -3,6 +3,7 @@
 from fingerpost.records.access import ALL_RIGHTS as ALL_RIGHTS
 from fingerpost.records.access import DECIDING_RIGHTS as DECIDING_RIGHTS
 from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
+from fingerpost.records.access import ROLE_RIGHTS as ROLE_RIGHTS
 from fingerpost.records.access import Approval as Approval
 from fingerpost.records.access import ArgumentOrigin as ArgumentOrigin
 from fingerpost.records.access import DataOrigin as DataOrigin
@@ -13,7 +14,9 @@ from fingerpost.records.access import Grant as Grant
 from fingerpost.records.access import Pending as Pending
 from fingerpost.records.access import Principal as Principal
 from fingerpost.records.access import Right as Right
+from fingerpost.records.access import Role as Role
 from fingerpost.records.access import Scope as Scope
+from fingerpost.records.access import combine_rights as combine_rights
 from fingerpost.records.access import is_same_person as is_same_person
 from fingerpost.records.calls import Attempt as Attempt
 from fingerpost.records.calls import Call as Call

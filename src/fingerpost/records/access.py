@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, Literal
 
 from fingerpost.errors import ConfigError
@@ -41,11 +43,39 @@ class Right(StrEnum):
     CONFIRM = "confirm"  # the client's user decides about its own calls, by elicitation
     APPROVE = "approve"  # decide about calls that wait for approval
     MANAGE = "manage"  # enable and disable tools and servers, accept changed definitions, close breakers
+    ADMINISTER = "administer"  # users, keys, limits, and the sign-ins of all users
 
 
 ALL_RIGHTS: Final = tuple(Right)
 # Rights that no tool may have.
-DECIDING_RIGHTS: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE})
+DECIDING_RIGHTS: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE, Right.ADMINISTER})
+
+
+class Role(StrEnum):
+    """A named set of rights, for keys, users and tokens."""
+
+    USER = "user"
+    APPROVER = "approver"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+ROLE_RIGHTS: Final[Mapping[Role, tuple[Right, ...]]] = MappingProxyType(
+    {
+        Role.USER: (Right.USE,),
+        Role.APPROVER: (Right.USE, Right.WATCH, Right.CONFIRM, Right.APPROVE),
+        Role.OPERATOR: (Right.USE, Right.WATCH, Right.MANAGE),
+        Role.ADMIN: ALL_RIGHTS,
+    }
+)
+
+
+def combine_rights(roles: Iterable[Role], rights: Iterable[Right] = ()) -> tuple[Right, ...]:
+    """Return the rights of these roles and these further rights, each once, in the order of `Right`."""
+    held = {*rights, *(right for role in roles for right in ROLE_RIGHTS[role])}
+    return tuple(right for right in Right if right in held)
+
+
 LOCAL_NAME: Final = "local"  # reserved name of callers without a key, where a name is required
 
 

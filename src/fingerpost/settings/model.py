@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from fingerpost.records import DataLabel, Effect, Effort, OAuthGrant, RetryCondition, ServerAuth
+from fingerpost.records import DataLabel, Effect, Effort, OAuthGrant, RetryCondition, Role, ServerAuth
 
 # Possible intents of a request: the twelve tool categories, and official data.
 IntentName = Literal[
@@ -611,7 +611,25 @@ class ServerSettings(Section):
     )
 
 
-class SignInSettings(Section):
+class ClaimedRoles(Section):
+    """Which roles people have, by a claim of their tokens."""
+
+    roles_claim: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Claim with groups or roles of a person, such as `groups` or `realm_access.roles`",
+    )
+    roles: dict[str, Role] = Field(
+        default_factory=dict,
+        description="Value of that claim to role: user, approver, operator or admin; all that occur count",
+    )
+    default_roles: tuple[Role, ...] = Field(
+        default=(Role.USER,),
+        description="Roles of people without any of those values; empty: they are refused",
+    )
+
+
+class SignInSettings(ClaimedRoles):
     """Whose signed tokens (JWT) the gateway takes, as an OAuth 2.1 resource server."""
 
     issuer: str = Field(

@@ -21,7 +21,16 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, or_, select
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import LOCAL_NAME, Right, Scope, create_id, utc_now
+from fingerpost.records import (
+    LOCAL_NAME,
+    Principal,
+    Right,
+    Role,
+    Scope,
+    combine_rights,
+    create_id,
+    utc_now,
+)
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import StoreLocation, insert_ignoring, make_private, upsert
 from fingerpost.store.schema import api_keys, tokens
@@ -53,7 +62,8 @@ class ApiKey:
     digest: str = field(repr=False)
     scope: Scope = field(default_factory=Scope)
     profiles: tuple[str, ...] = ()
-    rights: tuple[Right, ...] = (Right.USE,)
+    rights: tuple[Right, ...] = (Right.USE,)  # beside those of the roles
+    roles: tuple[Role, ...] = ()
     created: datetime
     expires: datetime | None = None
     last_used: datetime | None = None  # accurate to about an hour
@@ -63,6 +73,16 @@ class ApiKey:
         """Return whether the key is neither revoked nor expired."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
+    def build_principal(self) -> Principal:
+        """Return the holder of the key as a caller."""
+        return Principal(
+            name=self.name,
+            kind="key",
+            scope=self.scope,
+            profiles=self.profiles,
+            rights=combine_rights(self.roles, self.rights),
+        )
+
 
 @frozen
 class _KeyAccess:
@@ -71,6 +91,7 @@ class _KeyAccess:
     scope: Scope
     profiles: tuple[str, ...] = ()
     rights: tuple[Right, ...] = (Right.USE,)
+    roles: tuple[Role, ...] = ()
 
 
 class ApiKeyStore(StorePart):
@@ -83,6 +104,7 @@ class ApiKeyStore(StorePart):
         scope: Scope | None = None,
         profiles: Sequence[str] = (),
         rights: Sequence[Right] = (Right.USE,),
+        roles: Sequence[Role] = (),
         expires: datetime | None = None,
         same_holder: bool = False,
         now: datetime | None = None,
@@ -104,6 +126,7 @@ class ApiKeyStore(StorePart):
             scope=scope or Scope(),
             profiles=tuple(profiles),
             rights=tuple(rights),
+            roles=tuple(roles),
             created=moment,
             expires=expires,
         )
@@ -195,7 +218,9 @@ def _add_key(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
         "key_id": key.key_id,
         "name": key.name,
         "digest": key.digest,
-        "reach": to_json(_KeyAccess(scope=key.scope, profiles=key.profiles, rights=key.rights)).decode(),
+        "reach": to_json(
+            _KeyAccess(scope=key.scope, profiles=key.profiles, rights=key.rights, roles=key.roles)
+        ).decode(),
         "created": key.created,
         "expires": key.expires,
     }
@@ -232,6 +257,7 @@ def _build_key(row: Row[Any]) -> ApiKey:
         scope=reach.scope,
         profiles=reach.profiles,
         rights=reach.rights,
+        roles=reach.roles,
         created=row.created,
         expires=row.expires,
         last_used=row.last_used,

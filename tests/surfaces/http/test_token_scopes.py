@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.events import AccessRefused, MemorySink
-from fingerpost.records import Principal
+from fingerpost.records import ALL_RIGHTS, Principal, Right
 from fingerpost.surfaces.http.access import AccessDenial
 from fingerpost.surfaces.http.tokens import MAX_SCOPES, InvalidClaims, build_principal, get_scopes
 from tests.kit.token_issuer import TokenIssuer, authority, rsa_key
@@ -103,3 +103,41 @@ def test_whatever_the_claims_are_a_bound_in_them_is_never_lost(scope: Any, scp: 
     except InvalidClaims:
         return
     assert bool(who.scope.servers) == (BOUND in json.dumps(claims))
+
+
+ROLES = {"gate-admins": "admin", "night shift": "operator", "reviewers": "approver"}
+
+
+@proves("M31")
+@pytest.mark.parametrize(
+    ("settings", "claims", "rights"),
+    [
+        ({}, {"groups": ["gate-admins"]}, "use"),  # without a claim in the settings, none counts
+        ({"roles_claim": "groups"}, {"groups": ["gate-admins"]}, "*"),
+        ({"roles_claim": "groups"}, {"groups": "night shift"}, "use watch manage"),
+        (
+            {"roles_claim": "realm_access.roles"},
+            {"realm_access": {"roles": ["night shift", "reviewers", "x"]}},
+            "use watch confirm approve manage",
+        ),
+        ({"roles_claim": "https://id.example/roles"}, {"https://id.example/roles": ["reviewers"]},
+         "use watch confirm approve"),
+        ({"roles_claim": "groups"}, {"groups": ["others"], "scope": "fingerpost:may:watch"}, "use watch"),
+        ({"roles_claim": "groups", "default_roles": []}, {"groups": ["others"]}, None),
+        ({"roles_claim": "groups", "default_roles": []}, {}, None),
+        ({"roles_claim": "groups"}, {"groups": {"gate-admins": True}}, None),
+        ({"roles_claim": "groups"}, {"groups": ["gate-admins", 1]}, None),
+    ],
+)  # fmt: skip
+async def test_a_claim_gives_roles(
+    issuer: TokenIssuer, settings: dict[str, Any], claims: dict[str, Any], rights: str | None
+) -> None:
+    gate = gate_of(issuer.settings(roles=ROLES, **settings), MemorySink())
+    headers = {**HOST, "authorization": f"Bearer {issuer.token(**claims)}"}
+    who = await gate.authenticate(headers, MCP)
+    if rights is None:
+        assert isinstance(who, AccessDenial)
+        assert who.status == 403
+    else:
+        assert isinstance(who, Principal)
+        assert who.rights == (ALL_RIGHTS if rights == "*" else tuple(map(Right, rights.split())))

@@ -65,7 +65,7 @@ class ConsoleSessions:
         ttl = self._lifetime.total_seconds()
         await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), to_json(session), ttl=ttl)
         return token, ActiveSession(
-            session=session, principal=OPERATOR_PRINCIPAL if key is None else _build_principal(key)
+            session=session, principal=OPERATOR_PRINCIPAL if key is None else key.build_principal()
         )
 
     def get_cached(self, token: str) -> ActiveSession | None:
@@ -101,11 +101,7 @@ class ConsoleSessions:
         if session.key_id is None:
             return OPERATOR_PRINCIPAL
         key = await self._store.keys.get(session.key_id)
-        return _build_principal(key) if key is not None and key.is_valid(utc_now()) else None
-
-
-def _build_principal(key: ApiKey) -> Principal:
-    return Principal(name=key.name, kind="key", scope=key.scope, profiles=key.profiles, rights=key.rights)
+        return key.build_principal() if key is not None and key.is_valid(utc_now()) else None
 
 
 def _hash_token(token: str) -> str:

@@ -36,7 +36,8 @@ MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
 CHOICES: Final = ("quick", "thorough", "usual")
 KEY_VARIABLE: Final = "FINGERPOST_BUILTIN_KEY"
 EFFECTS: Final = ("read", "write", "destroy")
-RIGHTS: Final = ("use", "watch", "confirm", "approve", "manage")
+RIGHTS: Final = ("use", "watch", "confirm", "approve", "manage", "administer")
+ROLES: Final = ("user", "approver", "operator", "admin")
 
 POSITIVE: Final = click.IntRange(min=1)
 NETWORK_PORT: Final = click.IntRange(0, 65535)
@@ -328,6 +329,7 @@ COMMANDS: Final = {
         option("--effect effects", "Only tools that do this.", multiple=True, type=choice(EFFECTS)),
         option("--profile profiles", "Only the endpoint of this profile.", multiple=True, metavar="NAME"),
         option("--may rights", "What its holder may do [default: use].", multiple=True, type=choice(RIGHTS)),
+        option("--role roles", "A set of rights for its holder.", multiple=True, type=choice(ROLES)),
         option("--expires", "After 30d, 12h or 45m, or on a date such as 2027-01-31.", metavar="WHEN"),
         flag("--same-holder", "An earlier key of this name had the same holder."),
         *COMMON,

@@ -10,7 +10,7 @@ import click
 from rich.text import Text
 
 from fingerpost.events import KeyChanged
-from fingerpost.records import Effect, Right, Scope, utc_now
+from fingerpost.records import Effect, Right, Role, Scope, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions
@@ -29,19 +29,27 @@ def add_key(
     effects: tuple[str, ...],
     profiles: tuple[str, ...],
     rights: tuple[str, ...],
+    roles: tuple[str, ...],
     expires: str | None,
     same_holder: bool,
     common: CommonOptions,
 ) -> int:
     """Create a key for NAME and print it. It cannot be shown again."""
     end = _parse_expiry(expires)
-    may = tuple(Right(right) for right in dict.fromkeys(rights)) or (Right.USE,)
+    held = tuple(Role(role) for role in dict.fromkeys(roles))
+    may = tuple(Right(right) for right in dict.fromkeys(rights)) or (() if held else (Right.USE,))
     scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
 
     async def work(store: Store, settings: Settings) -> tuple[ApiKey, str]:
         _warn_unknown(settings, only_servers, profiles)
         made, key = await store.keys.add(
-            name, scope=scope, profiles=profiles, rights=may, expires=end, same_holder=same_holder
+            name,
+            scope=scope,
+            profiles=profiles,
+            rights=may,
+            roles=held,
+            expires=end,
+            same_holder=same_holder,
         )
         await store.journal.append(KeyChanged(key_id=made.key_id, name=made.name, change="made"))
         return made, key
@@ -99,7 +107,7 @@ def list_keys(*, common: CommonOptions) -> int:
             (
                 key.name,
                 Text(_format_scope(key)),
-                ", ".join(key.rights),
+                ", ".join((*key.roles, *key.rights)),
                 _format_state(key, now),
                 f"{key.created:%Y-%m-%d}",
                 f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never",

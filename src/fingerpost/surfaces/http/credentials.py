@@ -109,15 +109,7 @@ class ApiKeyCheck:
         if found is None:
             self._seen.pop(mark, None)
             return UnknownCredential("no such key")
-        known = KnownCredential(
-            Principal(
-                name=found.name,
-                kind="key",
-                scope=found.scope,
-                profiles=found.profiles,
-                rights=found.rights,
-            ),
-        )
+        known = KnownCredential(found.build_principal())
         self._seen[mark] = _CachedKey(found, known, self._clock())
         if len(self._seen) > _MAX_CACHED_KEYS:
             self._seen.popitem(last=False)

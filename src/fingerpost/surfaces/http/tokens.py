@@ -23,9 +23,9 @@ import jwt
 import orjson
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Effect, Principal, Right, Scope
+from fingerpost.records import Effect, Principal, Right, Role, Scope, combine_rights
 from fingerpost.redaction import scrub
-from fingerpost.settings.model import SignInSettings
+from fingerpost.settings.model import ClaimedRoles, SignInSettings
 from fingerpost.settings.validation import find_sign_in_flaws, is_trustworthy, raise_first_flaw
 from fingerpost.surfaces.http.credentials import (
     CredentialVerdict,
@@ -77,8 +77,42 @@ def _parse_scope_claim(name: str, given: object) -> list[str]:
     raise InvalidClaims(message)
 
 
+def get_claimed_roles(claims: Mapping[str, object], mapping: ClaimedRoles) -> tuple[Role, ...]:
+    """Return the roles of a person by the claims of a token.
+
+    Raises `InvalidClaims` if the claim cannot be read, and if it gives no role and there is no default.
+    """
+    name = mapping.roles_claim
+    values = [] if name is None else _get_claim_values(name, _find_claim(claims, name))
+    roles = {mapping.roles[value] for value in values if value in mapping.roles}
+    found = tuple(role for role in Role if role in roles) or mapping.default_roles
+    if not found:
+        message = f"no value of the claim {name} gives a role"
+        raise InvalidClaims(message)
+    return found
+
+
+def _find_claim(claims: Mapping[str, object], name: str) -> object:
+    """Return a claim by its name, or by the names of nested objects with dots between them."""
+    if name in claims:
+        return claims[name]
+    found: object = claims
+    for part in name.split("."):
+        found = cast("Mapping[str, object]", found).get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _get_claim_values(name: str, given: object) -> list[str]:
+    """Return the values of a claim: one text, or a list of texts. A text may contain spaces."""
+    return [given] if isinstance(given, str) else _parse_scope_claim(name, given)
+
+
 def build_principal(
-    claims: Mapping[str, object], scopes: tuple[str, ...], *, audience_profiles: tuple[str, ...] = ()
+    claims: Mapping[str, object],
+    scopes: tuple[str, ...],
+    *,
+    roles: tuple[Role, ...] = (Role.USER,),
+    audience_profiles: tuple[str, ...] = (),
 ) -> Principal:
     """Build the principal of a token. `audience_profiles` are the profiles its audience limits it to, if any.
 
@@ -88,7 +122,7 @@ def build_principal(
     tools: list[str] = []
     effects: list[Effect] = []
     profiles: list[str] = []
-    rights = [Right.USE]
+    rights: list[Right] = []
     names_by_kind = {"server": servers, "tool": tools, "profile": profiles}
     for scope in scopes:
         if _OWN_SCOPE_PATTERN.search(scope) is None:
@@ -109,7 +143,7 @@ def build_principal(
         kind="token",
         scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
         profiles=_intersect_profiles(tuple(profiles), audience_profiles),
-        rights=tuple(dict.fromkeys(rights)),
+        rights=combine_rights(roles, rights),
     )
 
 
@@ -377,7 +411,10 @@ class TokenCheck:
         try:
             scopes = get_scopes(claims)
             principal = build_principal(
-                claims, scopes, audience_profiles=_get_audience_profiles(claims["aud"], audiences)
+                claims,
+                scopes,
+                roles=get_claimed_roles(claims, self._settings),
+                audience_profiles=_get_audience_profiles(claims["aud"], audiences),
             )
         except InvalidClaims as refused:
             return InsufficientCredential(str(refused))
