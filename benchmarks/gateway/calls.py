@@ -14,6 +14,7 @@ from benchmarks.gateway.programs import RunningProgram
 DIRECT = "direct"
 OURS = "fingerpost"
 UNSAFE = "fingerpost, flags off"
+POSTGRESQL = "fingerpost on PostgreSQL"
 FORWARDER = "bare forwarder"
 FASTMCP = "FastMCP proxy"
 HELD = "FastMCP proxy, session held"
@@ -91,7 +92,7 @@ async def launch(
         return *bench.forwarder(urls), {}
     if name in {FASTMCP, HELD}:
         return *bench.fastmcp(urls, held=name == HELD), {}
-    return *bench.ours(urls, safe=name == OURS), {}
+    return *bench.ours(urls, safe=name != UNSAFE, database=bench.postgresql if name == POSTGRESQL else ""), {}
 
 
 async def measure(field: Field, plan: Plan) -> list[Finding]:
@@ -131,6 +132,11 @@ def _cpu_goals(by_load: dict[int, dict[str, LoadFigures]]) -> list[Finding]:
             found.append(
                 at_least("P2", f"{name}'s CPU per call of ours", loaded[name].gateway_ms / ours, part)
             )
+    if POSTGRESQL in loaded:
+        share = loaded[POSTGRESQL].per_second / loaded[OURS].per_second
+        found.append(
+            at_least("P2", "calls per second on PostgreSQL of those on SQLite, 32 at once", share, 0.8)
+        )
     safe = {load: figures[OURS].gateway_ms / figures[UNSAFE].gateway_ms for load, figures in by_load.items()}
     found.append(
         at_most(

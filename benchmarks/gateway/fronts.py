@@ -51,9 +51,10 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class GatewayBench:
-    """Where files of one run go."""
+    """Where files of one run go, and a PostgreSQL database for the gateway that uses one."""
 
     folder: Path
+    postgresql: str = ""
 
     def upstream(self, *, tools: int, servers: int = 1) -> tuple[RunningProgram, list[str]]:
         port = free_port()
@@ -63,13 +64,15 @@ class GatewayBench:
         base = f"http://127.0.0.1:{port}"
         return program, [f"{base}/mcp"] if servers == 1 else [f"{base}/s{n}/mcp" for n in range(servers)]
 
-    def ours(self, urls: Sequence[str], *, safe: bool = True, extra: str = "") -> tuple[RunningProgram, str]:
+    def ours(
+        self, urls: Sequence[str], *, safe: bool = True, extra: str = "", database: str = ""
+    ) -> tuple[RunningProgram, str]:
         port = free_port()
         servers = self.folder / f"servers-{port}.json"
         servers.write_text(json.dumps({"mcpServers": {f"s{n}": {"url": u} for n, u in enumerate(urls)}}))
         config = self.folder / f"fingerpost-{port}.toml"
         flags = "" if safe else "[flags]\n" + "".join(f"{flag} = false\n" for flag in UNSAFE)
-        store = f'[store]\nurl = "sqlite:///{self.folder}/store-{port}.db"\n'
+        store = f'[store]\nurl = "{database or f"sqlite:///{self.folder}/store-{port}.db"}"\n'
         config.write_text(f"{extra}{store}{flags}{ALLOW}")
         start = [sys.executable, "-m", "fingerpost"]
         if profile := os.environ.get(PROFILE) if safe else None:

@@ -17,6 +17,7 @@ from benchmarks.gateway.calls import (
     FORWARDER,
     HELD,
     OURS,
+    POSTGRESQL,
     UNSAFE,
     Plan,
     measure,
@@ -24,9 +25,10 @@ from benchmarks.gateway.calls import (
 )
 from benchmarks.gateway.fronts import GatewayBench
 from benchmarks.gateway.goals import Finding, show_findings
+from benchmarks.retention import open_database
 
 QUICK = Plan(seconds=0.7, rounds=3, peers=(OURS, UNSAFE, FORWARDER, FASTMCP))
-FULL = Plan(seconds=1.0, rounds=4, peers=(OURS, UNSAFE, FORWARDER, FASTMCP, HELD))
+FULL = Plan(seconds=1.0, rounds=4, peers=(OURS, POSTGRESQL, UNSAFE, FORWARDER, FASTMCP, HELD))
 
 
 def run(*, quick: bool = False) -> None:
@@ -38,8 +40,11 @@ async def _run(quick: bool) -> None:
     plan = QUICK if quick else FULL
     if not quick and contextforge.is_installed():
         plan = replace(plan, peers=(*plan.peers, CONTEXTFORGE))
-    with tempfile.TemporaryDirectory(prefix="bench-gateway-") as folder:
-        bench = GatewayBench(Path(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-gateway-") as folder,
+        open_database("postgresql") as database,
+    ):
+        bench = GatewayBench(Path(folder), database)
         field = await start_field(bench, plan.peers)
         try:
             findings += await measure(field, plan)
