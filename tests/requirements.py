@@ -427,8 +427,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "Q5": Requirement("The share of meaning is fitted to one's own set, judged on queries not fitted on"),
     "Q6": Requirement(
         "A long request that needs several tools gets those of the servers it is about",
-        gap="all needed tools are among the first ten in 37 % of the requests of MCP-Bench (goal 45 %); it would "
-        "be 41 % if the right servers were known, and 36 % of them need more than ten tools",
+        gap="all needed tools are among the first ten in 37 % of the requests of MCP-Bench (goal 45 %); it "
+        "would be 41 % if the right servers were known, and 36 % of them need more than ten tools",
     ),
     "Q7": Requirement(
         "A request in one of twelve further languages finds tools described in English, offline",
