@@ -456,6 +456,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`install` writes absolute paths and this shell's PATH, moves a client's other servers on request "
         "and back again, and a client without tools is told why"
     ),
+    "M20": Requirement(
+        "With exchange each caller acts at a server with a token that the own one was exchanged for, and the "
+        "own one never reaches it"
+    ),
     # M. Teams
     "M1": Requirement(
         "Sign-in tokens are encrypted at rest, the secret can be replaced, and a store without it says so"

@@ -86,6 +86,8 @@ def register_secret(secret: str) -> None:
     if len(secret) < MIN_SECRET_LENGTH:
         return
     with _lock:
+        if secret in _known_secrets:
+            return
         _known_secrets.add(secret)
         longest_first = sorted(_known_secrets, key=len, reverse=True)
         _known_secrets_pattern = re.compile("|".join(re.escape(value) for value in longest_first))

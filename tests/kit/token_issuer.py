@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
+from base64 import b64decode
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -70,6 +73,8 @@ class TokenIssuer:
     answers: dict[str, Response] = field(default_factory=dict[str, Response])  # instead of the usual ones
     asked: Counter[str] = field(default_factory=Counter[str])
     metadata_path: str = "/.well-known/oauth-authorization-server"
+    client: tuple[str, str] = ("fingerpost", "a secret: 100%")  # who may exchange tokens
+    lifetime: int = 300  # of exchanged tokens, as it is named
 
     async def answer(self, request: Request) -> Response:
         path = request.url.path
@@ -77,10 +82,46 @@ class TokenIssuer:
         if path in self.answers:
             return self.answers[path]
         if path == self.metadata_path:
-            return JSONResponse({"issuer": self.issuer, "jwks_uri": f"{self.base}/keys", **self.metadata})
+            endpoints = {
+                "jwks_uri": f"{self.base}/keys",
+                "authorization_endpoint": f"{self.base}/authorize",
+                "token_endpoint": f"{self.base}/token",
+                "response_types_supported": ["code"],
+            }
+            return JSONResponse({"issuer": self.issuer, **endpoints, **self.metadata})
+        if path == "/token":
+            return self.exchange(request.headers.get("authorization", ""), dict(await request.form()))
         return JSONResponse({"keys": self.keys}) if path == "/keys" else Response(status_code=404)
 
     base: str = ""
+
+    def exchange(self, authorization: str, form: Mapping[str, Any]) -> Response:
+        """Token exchange (RFC 8693): a token of this server for one with another audience."""
+        name, _, secret = b64decode(authorization.removeprefix("Basic ")).decode().partition(":")
+        if (unquote(name), unquote(secret)) != self.client:
+            return JSONResponse({"error": "invalid_client"}, status_code=401)
+        kind = "urn:ietf:params:oauth:token-type:access_token"
+        assert form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange"
+        assert (form["subject_token_type"], form["requested_token_type"]) == (kind, kind)
+        try:
+            subject = jwt.decode(
+                form["subject_token"],
+                rsa_key(1).public_key(),
+                ["RS256"],
+                audience=AUDIENCE,
+                issuer=self.issuer,
+            )
+        except jwt.PyJWTError as error:
+            fault = {"error": "invalid_grant", "error_description": f"the subject token: {error}"}
+            return JSONResponse(fault, status_code=400)
+        claims: dict[str, Any] = {
+            "sub": subject["sub"],
+            "aud": form.get("audience") or form["resource"],
+            "scope": form.get("scope"),
+            "jti": secrets.token_hex(8),
+        }
+        made = {"access_token": self.token(**claims), "issued_token_type": kind, "token_type": "Bearer"}
+        return JSONResponse({**made, "expires_in": self.lifetime})
 
     def settings(self, **more: Any) -> SignInSettings:
         return SignInSettings.model_validate({"issuer": self.issuer, "audience": AUDIENCE, **more})
@@ -108,7 +149,7 @@ class TokenIssuer:
 async def authority(path: str = "") -> AsyncGenerator[TokenIssuer]:
     """An authorization server with one RSA key named `one`. `path` is where on its host the issuer is."""
     made = TokenIssuer(keys=[rsa_jwk(1, "one")])
-    app = Starlette(routes=[Route("/{path:path}", made.answer)])
+    app = Starlette(routes=[Route("/{path:path}", made.answer, methods=["GET", "POST"])])
     async with served(app) as base:
         made.base, made.issuer = base, f"{base}{path}"
         made.metadata_path = f"/.well-known/oauth-authorization-server{path}"

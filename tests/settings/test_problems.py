@@ -114,6 +114,19 @@ SERVER_MISTAKES = [
         "servers.x.oauth: needs client_secret and issuer for the grant client_credentials",
         "add what the authorization server gave you",
     ),
+    (
+        '"x": {"url": "https://a.example", "auth": "exchange", "oauth": {"clientId": "a"}}',
+        "servers.x.oauth: needs client_id, and issuer or token_endpoint, to exchange tokens",
+        "add what the authorization server gave you",
+    ),
+    (
+        (
+            '"x": {"url": "https://a.example", "auth": "exchange", '
+            '"oauth": {"clientId": "a", "issuer": "http://b.example"}}'
+        ),
+        "must start with https://, because callers' tokens are sent there",
+        "use the https address",
+    ),
     ('"x": {"url": "https://a b"}', "is a url with a space", "https://"),
     ('"x": {"url": "https://a:port/"}', "is not a valid url", "https://"),
     ('"x": {"type": "stdio", "url": "https://a.example"}', '"stdio" needs a command', 'use "http"'),

@@ -77,6 +77,21 @@ SHAPES: list[tuple[dict[str, object], dict[str, object]]] = [
     ),
     ({"url": "https://a.example", "auth": {"CLIENT_ID": "me"}}, {"oauth": OAuthSpec(client_id="me")}),
     ({"url": "https://a.example", "auth": "per_user"}, {"auth": "per_user", "oauth": None}),
+    (
+        {"url": "https://a.example", "oauth": {"clientId": "me"}, "auth": "per_user"},
+        {"auth": "per_user", "oauth": OAuthSpec(client_id="me")},
+    ),
+    (
+        {
+            "url": "https://a.example",
+            "auth": "exchange",
+            "oauth": {"clientId": "me", "tokenEndpoint": "https://b.example/token", "audience": "a"},
+        },
+        {
+            "auth": "exchange",
+            "oauth": OAuthSpec(client_id="me", token_endpoint="https://b.example/token", audience="a"),
+        },
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
 from fingerpost.records.access import ROLE_RIGHTS as ROLE_RIGHTS
 from fingerpost.records.access import Approval as Approval
 from fingerpost.records.access import ArgumentOrigin as ArgumentOrigin
+from fingerpost.records.access import CallerAuthorization as CallerAuthorization
 from fingerpost.records.access import DataOrigin as DataOrigin
 from fingerpost.records.access import Decision as Decision
 from fingerpost.records.access import DisabledEntry as DisabledEntry
@@ -16,6 +17,7 @@ from fingerpost.records.access import Principal as Principal
 from fingerpost.records.access import Right as Right
 from fingerpost.records.access import Role as Role
 from fingerpost.records.access import Scope as Scope
+from fingerpost.records.access import SubjectToken as SubjectToken
 from fingerpost.records.access import combine_rights as combine_rights
 from fingerpost.records.access import is_same_person as is_same_person
 from fingerpost.records.calls import Attempt as Attempt

@@ -109,6 +109,17 @@ class Principal:
         return not self.profiles or profile in self.profiles
 
 
+@frozen(kw_only=False)
+class SubjectToken:
+    """The token with which a caller was admitted. Servers never get it: it is exchanged for one of theirs."""
+
+    value: str = field(repr=False)
+
+
+# What a caller brings for servers: an `Authorization` header to forward, or a token to exchange.
+CallerAuthorization = str | SubjectToken
+
+
 class Decision(StrEnum):
     """The decision on a call that waits for approval."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from fingerpost.frozen import build_repr, frozen
-from fingerpost.records.access import ArgumentOrigin, Scope
+from fingerpost.records.access import ArgumentOrigin, CallerAuthorization, Scope
 from fingerpost.records.json import Json, JsonObject
 from fingerpost.records.tools import DataLabel, Effect, RetryRule
 
@@ -66,7 +66,7 @@ class CallContext:
     idempotency_key: str | None = None
     doubt: str = ""
     doubt_rule: str = "confidence"
-    authorization: str | None = field(default=None, repr=False)
+    authorization: CallerAuthorization | None = field(default=None, repr=False)
     cancelled: tuple[str, ...] = ()
     words: tuple[str, ...] | None = field(default=None, repr=False)
     trail: str | None = None

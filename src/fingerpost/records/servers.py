@@ -23,8 +23,9 @@ OWN_PROGRAM: Final = "fingerpost builtin"  # a built-in server that runs as a se
 
 
 OAuthGrant = Literal["authorization_code", "client_credentials"]
-# Whose sign-in a server gets: one for all callers, that of each caller, or none.
-ServerAuth = Literal["shared", "per_user", "none"]
+# Whose sign-in a server gets: one for all callers, that of each caller, a token that the caller's own is
+# exchanged for, or none.
+ServerAuth = Literal["shared", "per_user", "exchange", "none"]
 
 
 @frozen
@@ -37,6 +38,8 @@ class OAuthSpec:
     redirect_port: int = 0
     grant: OAuthGrant = "authorization_code"  # client_credentials: as the client itself, without a person
     issuer: str | None = None  # the authorization server that knows the client; the secret goes nowhere else
+    token_endpoint: str | None = None  # where tokens are exchanged, if the issuer does not say it
+    audience: str | None = None  # of exchanged tokens; None: the resource is the server's URL
 
 
 class Precheck(Protocol):
@@ -124,7 +127,7 @@ class ServerSpec:
     @property
     def identifies_callers(self) -> bool:
         """Whether each caller's own credentials are sent, so that connections and results are apart."""
-        return self.forward_authorization or self.auth == "per_user"
+        return self.forward_authorization or self.auth in ("per_user", "exchange")
 
 
 @frozen

@@ -16,6 +16,7 @@ from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, Closable, OnText
 from fingerpost.records import (
     CallContext,
+    CallerAuthorization,
     Effort,
     Json,
     JsonObject,
@@ -44,7 +45,7 @@ class CallKeywords(TypedDict, total=False):
     fallback: bool
     idempotency_key: str | None
     doubt: str
-    authorization: str | None
+    authorization: CallerAuthorization | None
     words: tuple[str, ...] | None
 
 
@@ -71,7 +72,7 @@ class NarrowKeywords(TypedDict, total=False):
 class RouteKeywords(NarrowKeywords, total=False):
     """The keywords of `Router.route`: the fields of `RouteOptions`."""
 
-    authorization: str | None
+    authorization: CallerAuthorization | None
     on_text: OnText | None
     mode: Mode | str | None
     working_directory: str | None
@@ -127,7 +128,7 @@ class CallOptions:
     fallback: bool = True
     idempotency_key: str | None = None
     doubt: str = ""
-    authorization: str | None = field(default=None, repr=False)
+    authorization: CallerAuthorization | None = field(default=None, repr=False)
     words: tuple[str, ...] | None = field(default=None, repr=False)
 
     def build_context(self) -> CallContext:
@@ -201,7 +202,7 @@ class RouteOptions(NarrowOptions):
         trail: name under which the data of the conversation is recorded; None: its own
     """
 
-    authorization: str | None = field(default=None, repr=False)
+    authorization: CallerAuthorization | None = field(default=None, repr=False)
     on_text: OnText | None = None
     mode: Mode | str | None = None
     working_directory: str | None = None
@@ -271,11 +272,12 @@ def _are_texts(value: object) -> bool:
 
 
 _TEXTS: Final = (
-    "about api_version authorization caller conversation directives doubt idempotency_key mode model "
+    "about api_version caller conversation directives doubt idempotency_key mode model "
     "packet_id parent persona profile request server"
 )
 _VALUE_CHECKS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     **dict.fromkeys(_TEXTS.split(), ("text", _is_text)),
+    "authorization": ("text or a SubjectToken", lambda value: isinstance(value, CallerAuthorization)),
     "max_tools": ("a whole number of at least 1", _is_count),
     "max_turns": ("a whole number of at least 1", _is_count),
     "seconds": ("a number of seconds", _is_number),

@@ -39,6 +39,7 @@ from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
     Approval,
     CallContext,
+    CallerAuthorization,
     Effect,
     Effort,
     Feedback,
@@ -849,11 +850,13 @@ class Router:
         """
         return self.catalog.snapshot
 
-    def may_have_own_tools(self, authorization: str | None) -> bool:
+    def may_have_own_tools(self, authorization: CallerAuthorization | None) -> bool:
         """Return whether servers may list other tools for a caller with this key, or for its sign-in."""
-        return authorization is not None or self.servers.has_user_servers
+        return isinstance(authorization, str) or self.servers.has_user_servers
 
-    async def with_own_tools(self, principal: Principal, authorization: str | None) -> Principal:
+    async def with_own_tools(
+        self, principal: Principal, authorization: CallerAuthorization | None
+    ) -> Principal:
         """Return the caller with the tools that servers list for its own key or sign-in. Only this caller
         sees them.
         """

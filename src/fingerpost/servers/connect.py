@@ -34,13 +34,14 @@ from fingerpost.servers.failures import from_exception as from_exception
 from fingerpost.servers.failures import requires_user_action as requires_user_action
 from fingerpost.servers.http_client import (
     EVENT_STREAM_TYPE,
-    HttpClients,
     build_common_headers,
     check_address,
     parse_content_type,
 )
+from fingerpost.servers.http_client import HttpClients as HttpClients
 from fingerpost.servers.in_flight import RequestRegistry
 from fingerpost.servers.library import ConnectDeps, ConnectionProfile
+from fingerpost.servers.oauth import TokenExchange as TokenExchange
 from fingerpost.servers.oauth import load_sign_in as load_sign_in
 from fingerpost.servers.oauth import load_user_authorization as load_user_authorization
 from fingerpost.servers.oauth import sign_in as sign_in

@@ -96,6 +96,23 @@ def build_user_sign_in_required(server: str, page: str | None) -> SignInRequired
     return SignInRequired(message, server=server, hint=f"{hint}, then try again")
 
 
+def build_caller_token_required(server: str, issuer: str) -> SignInRequired:
+    message = f"{server} needs your own token of {issuer}"
+    hint = "send it to Fingerpost as `Authorization: Bearer …`"
+    return SignInRequired(message, server=server, hint=hint)
+
+
+def build_token_refused(server: str, detail: str) -> SignInRequired:
+    message = f"your token could not be exchanged for one of {server}: {detail}"
+    return SignInRequired(message, server=server, hint="sign in again where your token comes from")
+
+
+def build_exchange_refused(server: str, detail: str) -> ServerUnavailable:
+    message = f"tokens cannot be exchanged for those of {server}: {detail}"
+    hint = "the operator checks the oauth entry of the server: client, issuer, audience and scopes"
+    return ServerUnavailable(message, server=server, hint=hint)
+
+
 def build_too_large(server: str, limit: int) -> ResponseTooLarge:
     message = f"{server} sent more than {limit:,} bytes in one reply"
     return ResponseTooLarge(message, hint="ask the tool for less, or raise limits.response_bytes")

@@ -28,6 +28,7 @@ from fingerpost.settings.model import LimitSettings
 
 if TYPE_CHECKING:
     from fingerpost.servers.http_client import HttpClients
+    from fingerpost.servers.oauth import TokenExchange
 
 # The handshake is shared by all callers, so it declares everything any caller may be able to do. What
 # a specific caller cannot do is refused when a server asks for it. Where calls have no caller (a
@@ -70,6 +71,12 @@ class ConnectLibrary:
         from fingerpost.servers import connect
 
         return connect
+
+    async def open_exchange(self, spec: ServerSpec) -> TokenExchange:
+        """Return the exchange of callers' tokens for those of this server."""
+        connect = await self.load()
+        self.clients = self.clients or connect.HttpClients()
+        return connect.TokenExchange(spec, self.clients)
 
     async def aclose(self) -> None:
         if self.clients is not None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from base64 import b64encode
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import field
+from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from typing import Final, cast
+from urllib.parse import parse_qs, quote, urlsplit
 
 import anyio
 import anyio.to_thread
@@ -18,7 +24,7 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.oauth2 import OAuthContext
-from mcp.client.auth.utils import issuers_match
+from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls, issuers_match
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -30,9 +36,16 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from fingerpost.errors import ConfigError, ServerUnavailable
-from fingerpost.records import LOCAL_NAME, OAuthSpec, ServerSpec
+from fingerpost.frozen import frozen
+from fingerpost.records import LOCAL_NAME, JsonObject, OAuthSpec, ServerSpec
 from fingerpost.redaction import register_secret
-from fingerpost.servers.errors import clean_text
+from fingerpost.servers.errors import (
+    RequestNotSent,
+    build_caller_token_required,
+    build_exchange_refused,
+    build_token_refused,
+    clean_text,
+)
 from fingerpost.servers.failures import from_exception
 from fingerpost.servers.http_client import HttpClients, check_address, resolve_addresses
 from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore, SignOutResult, build_user_token_name
@@ -222,6 +235,194 @@ async def _renew(auth: _BearerAuth) -> None:
                 await auth.accept_renewal(await client.send(outgoing))
     finally:
         await http.aclose()
+
+
+TOKEN_EXCHANGE_GRANT: Final = "urn:ietf:params:oauth:grant-type:token-exchange"  # noqa: S105 - a grant
+ACCESS_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a type
+_USABLE_TOKEN_TYPES: Final = frozenset({ACCESS_TOKEN_TYPE, "urn:ietf:params:oauth:token-type:jwt"})
+EXCHANGE_SECONDS: Final = 10.0
+EARLY_SECONDS: Final = 30.0  # a token is not used any more so long before it expires
+DEFAULT_LIFETIME: Final = 60.0  # of a token whose lifetime is not named
+MAX_EXCHANGED: Final = 1000  # tokens kept for one server; the least recently used one is dropped
+MAX_TOKEN_ANSWER: Final = 256 * 1024
+# Errors that say something about the caller's token; the others concern our own client and its settings.
+_TOKEN_ERRORS: Final = frozenset({"invalid_grant", "invalid_request", "invalid_token"})
+
+
+@frozen
+class _ExchangedToken:
+    authorization: str = field(repr=False)
+    until: float  # event loop time
+
+
+class TokenExchange:
+    """Exchanges the tokens of callers for tokens of one server (RFC 8693). They are kept in memory until
+    shortly before they expire, under a hash of user and token.
+    """
+
+    def __init__(self, spec: ServerSpec, http: HttpClients) -> None:
+        self._spec = spec
+        self._oauth = spec.oauth or OAuthSpec()
+        self._http = http
+        self._authority: OAuthMetadata | None = None
+        self._exchanged: OrderedDict[bytes, _ExchangedToken] = OrderedDict()
+        self._running: dict[bytes, anyio.Event] = {}
+
+    async def get_authorization(self, user: str, token: str | None) -> str:
+        """Return the `Authorization` header for the caller with this token. Equal requests at once share one
+        exchange. Raises `SignInRequired` or `ServerUnavailable`.
+        """
+        if token is None:
+            where = self._oauth.issuer or self._oauth.token_endpoint or ""
+            raise build_caller_token_required(self._spec.name, where)
+        key = _hash_caller(user, token)
+        while (running := self._running.get(key)) is not None:
+            await running.wait()
+        known = self._exchanged.get(key)
+        if known is not None and anyio.current_time() < known.until:
+            self._exchanged.move_to_end(key)
+            return known.authorization
+        running = self._running[key] = anyio.Event()
+        try:
+            made = await self._exchange(token)
+        finally:
+            del self._running[key]
+            running.set()
+        self._exchanged[key] = made
+        while len(self._exchanged) > MAX_EXCHANGED:
+            self._exchanged.popitem(last=False)
+        return made.authorization
+
+    def forget(self, authorization: str) -> None:
+        """Forget a token that the server refused."""
+        self._exchanged = OrderedDict(
+            (key, known) for key, known in self._exchanged.items() if known.authorization != authorization
+        )
+
+    async def _exchange(self, token: str) -> _ExchangedToken:
+        name = self._spec.name
+        try:
+            with anyio.fail_after(EXCHANGE_SECONDS):
+                async with await self._http.build_client() as client:
+                    request = await self._build_request(client, token)
+                    status, answer = await _read_json(client, request)
+        except OAuthFlowError as error:
+            raise build_exchange_refused(name, clean_text(str(error))) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:  # OSError: also the timeout
+            reason = clean_text(str(error)) or "the authorization server did not answer"
+            message = f"the authorization server that exchanges tokens for {name} cannot be reached: {reason}"
+            raise RequestNotSent(message, server=name, hint="try again in a minute") from error
+        if status != HTTPStatus.OK:
+            raise self._build_refusal(status, answer)
+        return self._accept(answer, token)
+
+    async def _build_request(self, client: httpx2.AsyncClient, token: str) -> httpx2.Request:
+        oauth = self._oauth
+        form = {
+            "grant_type": TOKEN_EXCHANGE_GRANT,
+            "subject_token": token,
+            "subject_token_type": ACCESS_TOKEN_TYPE,
+            "requested_token_type": ACCESS_TOKEN_TYPE,
+        }
+        target = {"audience": oauth.audience} if oauth.audience else {"resource": self._spec.url or ""}
+        scope = {"scope": " ".join(oauth.scopes)} if oauth.scopes else {}
+        endpoint, methods = await self._find_endpoint(client)
+        headers = {"Accept": "application/json"}
+        client_id, secret = oauth.client_id or "", oauth.client_secret
+        if secret is None:
+            form["client_id"] = client_id
+        elif methods and "client_secret_basic" not in methods:
+            form |= {"client_id": client_id, "client_secret": secret}
+        else:
+            pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"  # RFC 6749, 2.3.1
+            headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+        return client.build_request("POST", endpoint, data={**form, **target, **scope}, headers=headers)
+
+    async def _find_endpoint(self, client: httpx2.AsyncClient) -> tuple[str, Sequence[str]]:
+        """Return where tokens are exchanged, and how clients authenticate there if that is known."""
+        if self._oauth.token_endpoint:
+            return self._oauth.token_endpoint, ()
+        if self._authority is None:
+            self._authority = await _fetch_authority(client, self._oauth.issuer or "")
+        methods = self._authority.token_endpoint_auth_methods_supported or ()
+        return str(self._authority.token_endpoint), methods
+
+    def _build_refusal(self, status: int, answer: JsonObject) -> ServerUnavailable:
+        code, description = answer.get("error"), answer.get("error_description")
+        words = [str(part) for part in (code, description) if isinstance(part, str)]
+        detail = clean_text(": ".join(words)) or f"the authorization server answered HTTP {status}"
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS:
+            message = f"the authorization server that exchanges tokens for {self._spec.name} failed: {detail}"
+            return RequestNotSent(message, server=self._spec.name, hint="try again in a minute")
+        build = build_token_refused if code in _TOKEN_ERRORS else build_exchange_refused
+        return build(self._spec.name, detail)
+
+    def _accept(self, answer: JsonObject, token: str) -> _ExchangedToken:
+        made, kind = answer.get("access_token"), answer.get("token_type")
+        issued = answer.get("issued_token_type", ACCESS_TOKEN_TYPE)
+        if (
+            not isinstance(made, str)
+            or not made.isascii()
+            or not made.isprintable()
+            or str(kind).lower() != "bearer"
+            or issued not in _USABLE_TOKEN_TYPES
+        ):
+            detail = "the authorization server did not answer with a bearer token"
+            raise build_exchange_refused(self._spec.name, detail)
+        if made == token:
+            detail = "the authorization server answered with the caller's own token, which is not sent on"
+            raise build_exchange_refused(self._spec.name, detail)
+        named = answer.get("expires_in")
+        seconds = float(named) if isinstance(named, int | float) else DEFAULT_LIFETIME
+        early = min(EARLY_SECONDS, seconds / 10)
+        return _ExchangedToken(authorization=f"Bearer {made}", until=anyio.current_time() + seconds - early)
+
+
+def _hash_caller(user: str, token: str) -> bytes:
+    """Return the name of a caller's token. Hashed, so that the tokens themselves are not kept."""
+    name = user.encode("utf-8", "surrogatepass")
+    given = token.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(len(name).to_bytes(8, "big") + name + given).digest()
+
+
+async def _fetch_authority(client: httpx2.AsyncClient, issuer: str) -> OAuthMetadata:
+    """Return the metadata of an authorization server. Raises `OAuthFlowError`."""
+    for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, issuer):
+        status, document = await _read_json(client, client.build_request("GET", url))
+        if status != HTTPStatus.OK:
+            continue
+        try:
+            found = OAuthMetadata.model_validate(document)
+        except ValidationError:
+            continue
+        if not issuers_match(str(found.issuer), issuer):
+            message = f"the metadata at {_format_url(httpx2.URL(url))} are those of another issuer"
+            raise OAuthFlowError(message)
+        await check_url(str(found.token_endpoint), "to exchange tokens", issuer)
+        return found
+    message = f"{_format_url(httpx2.URL(issuer))} publishes no metadata; set token_endpoint"
+    raise OAuthFlowError(message)
+
+
+async def _read_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, JsonObject]:
+    """Send a request to an authorization server. Return the status and the object it answered with, empty if
+    it is none.
+    """
+    answer = await client.send(request, stream=True)
+    try:
+        body = bytearray()
+        async for piece in answer.aiter_bytes():
+            body += piece
+            if len(body) > MAX_TOKEN_ANSWER:
+                message = "the authorization server answered with too much"
+                raise OAuthFlowError(message)
+    finally:
+        await answer.aclose()
+    try:
+        document: object = json.loads(body)
+    except ValueError:
+        document = None
+    return answer.status_code, cast("JsonObject", document) if isinstance(document, dict) else {}
 
 
 def _parse_sign_in(data: bytes) -> OAuthSignIn | None:
@@ -456,6 +657,9 @@ async def sign_in(
     if spec.url is None or spec.transport not in ("http", "sse"):
         message = f"{spec.name} runs as a local program; only HTTP servers need signing in"
         raise ConfigError(message, hint="give a local program its credentials in env")
+    if spec.auth == "exchange":
+        message = f"{spec.name} has no sign-in: it gets a token that the caller's own is exchanged for"
+        raise ConfigError(message, hint="call its tools with your token of the authorization server")
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
         return await load_sign_in(spec, tokens) is not None
     name = build_user_token_name(spec.name, LOCAL_NAME) if spec.auth == "per_user" else spec.name

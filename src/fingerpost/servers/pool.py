@@ -19,14 +19,17 @@ from anyio.abc import TaskGroup
 from fingerpost.errors import (
     ConfigError,
     ServerReplyInvalid,
+    ServerUnavailable,
     ToolFailed,
     ToolTimeout,
     UnknownServer,
 )
 from fingerpost.events import EventSink
 from fingerpost.records import (
+    LOCAL_NAME,
     Call,
     CallContext,
+    CallerAuthorization,
     Json,
     JsonObject,
     KnownServer,
@@ -40,7 +43,13 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.records.json import find_json_fault, is_large_value
-from fingerpost.servers.errors import SessionForgotten, SessionRejected, build_user_sign_in_required
+from fingerpost.servers.errors import (
+    SessionForgotten,
+    SessionRejected,
+    SignInRequired,
+    build_token_refused,
+    build_user_sign_in_required,
+)
 from fingerpost.servers.library import (
     ALL_CAPABILITIES,
     ConnectDeps,
@@ -66,6 +75,8 @@ logger = logging.getLogger("fingerpost.servers")
 DEFAULT_TIMEOUT_S = 60.0  # of a call without a deadline
 RETIRE_TIMEOUT_S = 3600.0  # longest wait for calls of a removed server: the longest timeout of a call
 RETIRE_POLL_S = 0.1
+
+CALLER_AUTHS = frozenset({"per_user", "exchange"})  # of servers that get a token of each caller
 
 CallbackArgs = TypeVarTuple("CallbackArgs")
 
@@ -380,8 +391,6 @@ class ServerPool:
         failure it is unknown whether it took effect.
         """
         supervisor = self._get_supervisor(name)
-        if supervisor.spec.auth == "per_user":
-            context = await self._add_user_credentials(supervisor, context)
         if clock is None:
             began, timeout = anyio.current_time(), DEFAULT_TIMEOUT_S if timeout is None else timeout
             await self.ensure(name, timeout=timeout)
@@ -390,6 +399,8 @@ class ServerPool:
                     name, tool, arguments, clock=own, on_progress=on_progress, meta=meta, context=context
                 )
             raise own.build_error(f"{tool} on {name}", server=name)
+        if supervisor.spec.auth in CALLER_AUTHS:
+            context = await self._add_user_credentials(supervisor, context)
         if not supervisor.accepts_requests:
             await self.ensure(name, timeout=clock.remaining)
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
@@ -400,6 +411,8 @@ class ServerPool:
                 result = await connection.ask(
                     "tools/call", params, context=context, on_progress=on_progress, clock=clock
                 )
+            except SignInRequired as error:
+                raise self._explain_refusal(supervisor, context, error) from error
             except ToolFailed as error:
                 unsupported = supervisor.legacy_sessions.build_unsupported_error(error, context, connection)
                 raise (unsupported or error) from error.__cause__
@@ -412,18 +425,44 @@ class ServerPool:
 
     @property
     def has_user_servers(self) -> bool:
-        """Whether users sign in to a server for themselves."""
-        return any(supervisor.spec.auth == "per_user" for supervisor in self._supervisors.values())
+        """Whether a server gets tokens of its users: their sign-ins, or exchanged ones."""
+        return any(supervisor.spec.auth in CALLER_AUTHS for supervisor in self._supervisors.values())
 
     async def _add_user_credentials(
         self, supervisor: Supervisor, context: RequestContext | None
     ) -> RequestContext:
-        """Return the request with the sign-in of its user. Raises `SignInRequired`."""
-        if context is not None and context.user is not None:
-            own = await self._load_user_authorization(supervisor.spec, context.user)
+        """Return the request with the sign-in of its user, or with the token that the caller's own is
+        exchanged for. Raises `SignInRequired` or `ServerUnavailable`.
+        """
+        context, spec = context or RequestContext(), supervisor.spec
+        if spec.auth == "exchange":
+            own = await self._exchange_token(supervisor, context.user or LOCAL_NAME, context.subject_token)
+            return replace(context, authorization=own)
+        if context.user is not None:
+            own = await self._load_user_authorization(spec, context.user)
             if own is not None:
                 return replace(context, authorization=own)
-        raise build_user_sign_in_required(supervisor.spec.name, self.sign_in_page)
+        raise build_user_sign_in_required(spec.name, self.sign_in_page)
+
+    async def _exchange_token(self, supervisor: Supervisor, user: str, token: str | None) -> str:
+        exchange = supervisor.token_exchange
+        if exchange is None:
+            opened = await self._library.open_exchange(supervisor.spec)
+            # Another call may have opened one meanwhile.
+            exchange = supervisor.token_exchange = supervisor.token_exchange or opened
+        return await exchange.get_authorization(user, token)
+
+    def _explain_refusal(
+        self, supervisor: Supervisor, context: RequestContext | None, error: SignInRequired
+    ) -> SignInRequired:
+        """Return what the caller can do about a server that refused the caller's credentials."""
+        spec = supervisor.spec
+        if spec.auth == "per_user":
+            return build_user_sign_in_required(spec.name, self.sign_in_page)
+        if supervisor.token_exchange is None or context is None:
+            return error
+        supervisor.token_exchange.forget(context.credentials or "")
+        return build_token_refused(spec.name, "the server does not accept the exchanged one")
 
     async def sign_in_user(
         self,
@@ -505,7 +544,7 @@ class ServerPool:
         The request is retried once if the server lost our session and it is safe to repeat.
         """
         supervisor = self._get_supervisor(name)
-        if supervisor.spec.auth == "per_user" and context is not None:
+        if supervisor.spec.auth in CALLER_AUTHS and context is not None:
             context = await self._add_user_credentials(supervisor, context)
         clock = RequestClock.start(timeout)
         until = anyio.current_time() + timeout
@@ -554,7 +593,7 @@ class ServerPool:
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
 
     async def list_caller_tools(
-        self, caller: str, authorization: str | None, *, user: str, timeout: float
+        self, caller: str, authorization: CallerAuthorization | None, *, user: str, timeout: float
     ) -> tuple[tuple[str, str], ...]:
         """Return server and name of each tool that is listed only for this caller's key or sign-in.
 
@@ -566,10 +605,15 @@ class ServerPool:
         connections = self._tasks
 
         async def ask(supervisor: Supervisor) -> None:
-            own = authorization
-            if supervisor.spec.auth == "per_user":
-                own = await self._load_user_authorization(supervisor.spec, user)
-            if own is None:
+            context = RequestContext(authorization=authorization, user=user)
+            if supervisor.spec.auth in CALLER_AUTHS:
+                try:
+                    context = await self._add_user_credentials(supervisor, context)
+                except ServerUnavailable as error:  # what the caller brought is not sent instead
+                    if not isinstance(error, SignInRequired):
+                        logger.warning("%s: %s", error, error.hint)
+                    return
+            if (own := context.credentials) is None:
                 return
             names = await supervisor.list_caller_tools(caller, own, connections, timeout=timeout)
             found.extend((supervisor.spec.name, name) for name in names)

@@ -13,7 +13,7 @@ import anyio
 
 from fingerpost.errors import FingerpostError, ToolTimeout
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, JsonObject
+from fingerpost.records import CallerAuthorization, Json, JsonObject, SubjectToken
 from fingerpost.servers.errors import UNKNOWN_OUTCOME
 from fingerpost.tasks import create_cancel_scope
 
@@ -146,8 +146,10 @@ class CallerChannel(Protocol):
         ...
 
     @property
-    def authorization(self) -> str | None:
-        """The caller's `Authorization` header. It is sent only to servers configured to receive it."""
+    def authorization(self) -> CallerAuthorization | None:
+        """The caller's `Authorization` header, sent only to servers configured to receive it, or the token to
+        exchange.
+        """
         ...
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
@@ -173,12 +175,24 @@ class RequestContext:
     request_state: str | None = None  # the server's state for these answers, unchanged
     log_level: str | None = None  # minimum level of log messages for the caller
     is_default_log_level: bool = False  # whether `log_level` is only a default that the caller did not set
-    authorization: str | None = field(default=None, repr=False)  # the caller's header when `caller` is None
+    # Instead of what the caller brought.
+    authorization: CallerAuthorization | None = field(default=None, repr=False)
     user: str | None = None  # whose sign-in is used, for servers with `auth = "per_user"`
 
     @property
     def credentials(self) -> str | None:
         """The `Authorization` header for a server that identifies callers."""
+        given = self._given_authorization
+        return given if isinstance(given, str) else None
+
+    @property
+    def subject_token(self) -> str | None:
+        """The caller's token, for servers with `auth = "exchange"`."""
+        given = self._given_authorization
+        return given.value if isinstance(given, SubjectToken) else parse_bearer(given or "")
+
+    @property
+    def _given_authorization(self) -> CallerAuthorization | None:
         if self.authorization is not None or self.caller is None:
             return self.authorization
         return self.caller.authorization
@@ -199,6 +213,12 @@ class RequestContext:
     def is_continuation(self) -> bool:
         """Whether this continues a call that was already started."""
         return self.input_responses is not None or self.request_state is not None
+
+
+def parse_bearer(header: str) -> str | None:
+    """Return the token of an `Authorization` header, or None if it has another scheme."""
+    scheme, _, value = header.strip().partition(" ")
+    return value.strip() or None if scheme.lower() == "bearer" else None
 
 
 LOG_METHOD = "notifications/message"

@@ -66,6 +66,7 @@ from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
     from fingerpost.servers.connection import ServerConnection
+    from fingerpost.servers.oauth import TokenExchange
 
 # `SUBSCRIPTION_ID_META_KEY` of the MCP library, which is loaded with the first connection.
 SUBSCRIPTION_ID_META_KEY: Final = "io.modelcontextprotocol/subscriptionId"
@@ -287,6 +288,7 @@ class Supervisor:
         self._caller_lists = CallerToolLists()
         self._shared_listing = Listing(server=spec.name)  # tools listed without a caller's key
         self._listing_refused = False  # whether listing without a caller's key was refused
+        self.token_exchange: TokenExchange | None = None  # made by the first call that needs it
         self.needs_caller_keys = False  # whether connecting without a caller's key was refused
         self._key_connections = CallerConnections(
             spec, replace(shared.connect_deps, tokens=None), self._on_notification
@@ -589,7 +591,7 @@ class Supervisor:
         listing = self._caller_lists.add_to_listing(
             self._shared_listing,
             max_tools=self._limits.tools_per_server,
-            personal=self.spec.forward_authorization,  # others may see the tools, and are asked to sign in
+            personal=self.spec.forward_authorization,  # others see the tools, and are told what is missing
         )
         if connection is not None:
             connection.learn_mirrored_headers(listing)

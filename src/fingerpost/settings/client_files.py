@@ -74,6 +74,9 @@ OAUTH_NAMES = {
     "callbackPort": "redirect_port",
     "grant": "grant",
     "issuer": "issuer",
+    "token_endpoint": "token_endpoint",
+    "tokenEndpoint": "token_endpoint",
+    "audience": "audience",
 }
 TRANSPORTS = {
     "stdio": "stdio",
@@ -185,12 +188,13 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
         values["transport"] = TRANSPORTS.get(transport.lower(), transport)
     if isinstance(entry.get("disabled"), bool) and "enabled" not in values:
         values["enabled"] = not entry["disabled"]
+    auth = entry.get("auth")
+    if isinstance(auth, str) and auth in get_args(ServerAuth):  # ours; other clients name OAuth so
+        values |= {"auth": auth, "oauth": entry.get("oauth")}
     if (oauth := as_table(values.get("oauth"))) is not None:
         values["oauth"] = {
             ours: oauth[theirs] for theirs, ours in OAUTH_NAMES.items() if oauth.get(theirs) is not None
         }
-    elif entry.get("auth") in get_args(ServerAuth):
-        values["auth"] = values.pop("oauth")
     elif isinstance(values.get("oauth"), bool | str):
         del values["oauth"]  # the default sign-in, which is used anyway
     for name in ("env", "headers"):
@@ -559,6 +563,8 @@ _OAUTH_FIELD_NAMES = {
     "redirect_port": "callbackPort",
     "grant": "grant",
     "issuer": "issuer",
+    "token_endpoint": "tokenEndpoint",
+    "audience": "audience",
 }
 
 

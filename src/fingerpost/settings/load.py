@@ -24,7 +24,7 @@ from fingerpost.settings.client_files import (
     to_text,
 )
 from fingerpost.settings.document import SettingsDocument, as_table, read_document, read_dotenv, read_text
-from fingerpost.settings.model import FileRule, ServerSettings, Settings
+from fingerpost.settings.model import FileRule, OAuthSettings, ServerSettings, Settings
 from fingerpost.settings.problems import DEFAULT_ORIGIN, KeyPath, Problem, ValueOrigin, format_path, to_error
 from fingerpost.settings.profiles import FOLDER, ProfileFiles
 from fingerpost.settings.sources import (
@@ -48,6 +48,7 @@ from fingerpost.settings.validation import (
     ValidationContext,
     find_flaws,
     is_link_local,
+    is_trustworthy,
     validate,
 )
 from fingerpost.settings.variables import (
@@ -263,14 +264,31 @@ def _resolve_url_transport(entry: _ServerEntry, server: ServerSettings) -> Trans
         message = f"needs {' and '.join(missing)} for the grant client_credentials"
         entry.report(message, "add what the authorization server gave you", ("oauth",))
         return None
-    if server.auth == "per_user" and (server.forward_authorization or own_grant):
-        message = "cannot be per_user together with forward_authorization or client_credentials"
+    if server.auth in ("per_user", "exchange") and (server.forward_authorization or own_grant):
+        message = f"cannot be {server.auth} together with forward_authorization or client_credentials"
         entry.report(message, "keep one of them", ("auth",))
+        return None
+    if server.auth == "exchange" and not _is_exchange_complete(entry, server.oauth):
         return None
     _report_unused(entry, server, _PROGRAM_FIELDS, "an address")
     if server.transport is not None:
         return server.transport
     return "sse" if urlsplit(server.url).path.rstrip("/").endswith("/sse") else "http"
+
+
+def _is_exchange_complete(entry: _ServerEntry, oauth: OAuthSettings | None) -> bool:
+    """Report what is missing to exchange tokens. Return whether nothing is."""
+    if oauth is None or not oauth.client_id or not (oauth.issuer or oauth.token_endpoint):
+        message = "needs client_id, and issuer or token_endpoint, to exchange tokens"
+        entry.report(message, "add what the authorization server gave you", ("oauth",))
+        return False
+    for name in ("issuer", "token_endpoint"):
+        address = getattr(oauth, name)
+        if address and not is_trustworthy(address):
+            message = "must start with https://, because callers' tokens are sent there"
+            entry.report(message, "use the https address", ("oauth", name))
+            return False
+    return True
 
 
 def find_url_fault(url: str) -> str | None:

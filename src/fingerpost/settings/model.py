@@ -544,6 +544,13 @@ class OAuthSettings(Section):
         default=None,
         description="The authorization server that knows the client; its secret is sent nowhere else",
     )
+    token_endpoint: str | None = Field(
+        default=None,
+        description="Where tokens are exchanged; by default from the metadata of issuer",
+    )
+    audience: str | None = Field(
+        default=None, description="What exchanged tokens are for; by default the url of the server"
+    )
 
 
 class ServerSettings(Section):
@@ -563,7 +570,8 @@ class ServerSettings(Section):
     oauth: OAuthSettings | None = Field(default=None, description="How to sign in, when the server asks")
     auth: ServerAuth = Field(
         default="shared",
-        description="Whose sign-in it gets: one for all callers, that of each caller (`per_user`), or none",
+        description="Whose sign-in it gets: one for all callers, that of each caller (`per_user`), a token "
+        "that the caller's own is exchanged for (`exchange`), or none",
     )
     era: Literal["auto", "2025-11-25", "2026-07-28"] = Field(
         default="auto", description="Which protocol version to use"

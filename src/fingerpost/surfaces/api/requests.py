@@ -51,7 +51,7 @@ from fingerpost.surfaces.http.access import (
     VERSION_HEADER,
     AccessScope,
     build_conversation_id,
-    get_forwarded_authorization,
+    get_caller_authorization,
     resolve_access_scope,
 )
 from fingerpost.surfaces.http.asgi import EventStream
@@ -327,7 +327,7 @@ class RequestOperations(OperationGroup):
             dry_run=body.dry_run,
             fallback=body.fallback,
             idempotency_key=_get_idempotency_key(request, body),
-            authorization=get_forwarded_authorization(request.headers),
+            authorization=get_caller_authorization(request.headers, request.principal),
         )
         return await _drop_large_result(outcome)
 
@@ -362,7 +362,7 @@ class RequestOperations(OperationGroup):
             self._router.servers.start()
             await self._router.servers.wait_until_settled(timeout=SERVER_WAIT_S)
             self._servers_awaited = True
-        own = get_forwarded_authorization(request.headers)
+        own = get_caller_authorization(request.headers, request.principal)
         return replace(request, principal=await self._router.with_own_tools(request.principal, own))
 
     def _build_route_options(self, request: ApiRequest, wanted: AskBody) -> RouteOptions:
@@ -376,7 +376,7 @@ class RequestOperations(OperationGroup):
             conversation=_build_conversation_id(principal, wanted.conversation),
             persona=wanted.persona,
             dry_run=wanted.dry_run,
-            authorization=get_forwarded_authorization(request.headers),
+            authorization=get_caller_authorization(request.headers, principal),
             history=None if wanted.history is None else _build_messages(wanted.history),
         )
 

@@ -45,7 +45,7 @@ from fingerpost.surfaces.gateway.state import (
     McpHttpRequest,
     parse_accept,
 )
-from fingerpost.surfaces.http.access import get_forwarded_authorization
+from fingerpost.surfaces.http.access import get_caller_authorization
 from fingerpost.surfaces.http.asgi import EVENT_STREAM_HEADERS, respond, wait_for_disconnect
 
 MODERN_ONLY_METHODS: Final = frozenset({"server/discover", "subscriptions/listen"})
@@ -115,7 +115,7 @@ def build_initialize_request(
         capabilities=capabilities,
         client=format_client_name(params.get("clientInfo")),
         session=McpSessions.create_id(),
-        authorization=get_forwarded_authorization(inbound_headers),
+        authorization=get_caller_authorization(inbound_headers, principal),
     )
 
 
@@ -190,7 +190,7 @@ def build_session_request(
         capabilities=opening.capabilities,
         client=opening.client,
         session=session.id,
-        authorization=get_forwarded_authorization(headers),
+        authorization=get_caller_authorization(headers, principal),
         headers=headers,
     )
 

@@ -46,7 +46,7 @@ from fingerpost.surfaces.gateway.responses import (
 )
 from fingerpost.surfaces.gateway.sessions import McpSessions, Notification, build_cannot_ask_error
 from fingerpost.surfaces.gateway.state import GatewayState, McpHttpError, McpHttpRequest, parse_accept
-from fingerpost.surfaces.http.access import Endpoint, get_forwarded_authorization
+from fingerpost.surfaces.http.access import Endpoint, get_caller_authorization
 from fingerpost.surfaces.http.asgi import respond
 
 MAX_STREAMS: Final = 1000
@@ -302,7 +302,7 @@ def build_modern_request(
         principal=principal,
         capabilities=cast("JsonObject", capabilities),
         client=format_client_name(verdict.client_info),
-        authorization=None if headers is None else get_forwarded_authorization(headers),
+        authorization=None if headers is None else get_caller_authorization(headers, principal),
         headers=headers or {},
     )
     if (rejection := _find_header_rejection(state, request, inbound)) is not None:

@@ -13,7 +13,7 @@ from mcp_types.jsonrpc import INVALID_REQUEST
 from pydantic_core import from_json
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, JsonObject, Principal
+from fingerpost.records import CallerAuthorization, Json, JsonObject, Principal
 from fingerpost.surfaces.http.access import Endpoint
 
 MODERN_VERSION: Final = "2026-07-28"
@@ -54,7 +54,7 @@ class ClientRequest:
     capabilities: JsonObject = field(default_factory=dict[str, Json])  # of the client
     client: str = ""  # name and version as reported
     session: str | None = None  # handshake era only
-    authorization: str | None = field(default=None, repr=False)
+    authorization: CallerAuthorization | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)  # lower-case; HTTP only
     modern: bool = field(default=False, init=False)  # stored, because it is read many times per request
 

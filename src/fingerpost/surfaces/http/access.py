@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, Principal, Right, Scope
+from fingerpost.records import CallerAuthorization, JsonObject, Principal, Right, Scope, SubjectToken
 from fingerpost.router.profiles import Profiles, build_scope
+from fingerpost.servers.requests import parse_bearer
 from fingerpost.store.credentials import PREFIX
 from fingerpost.surfaces.http.asgi import Header, HttpError
 
@@ -76,16 +77,20 @@ class Authenticator(Protocol):
         ...
 
 
-def get_forwarded_authorization(headers: Mapping[str, str]) -> str | None:
-    """Return the caller's `Authorization` header for servers that are configured to get it.
+def get_caller_authorization(headers: Mapping[str, str], principal: Principal) -> CallerAuthorization | None:
+    """Return what this admitted caller brought for servers: the `Authorization` header for those that are
+    configured to get it, or the token it was admitted with, which may be exchanged.
 
     The credential used for Fingerpost is never forwarded. So the header is returned only if the request also
     has an `X-API-Key`, and never if it holds a Fingerpost key.
     """
     given = headers.get("authorization")
-    if given is None or "x-api-key" not in headers:
+    if given is None or given.partition(" ")[2].strip().startswith(PREFIX):
         return None
-    return None if given.partition(" ")[2].strip().startswith(PREFIX) else given
+    if "x-api-key" in headers:
+        return given
+    token = parse_bearer(given) if principal.kind == "token" else None
+    return None if token is None else SubjectToken(token)
 
 
 @frozen

@@ -21,7 +21,7 @@ from fingerpost.surfaces.http.access import (
     CorsPolicy,
     Endpoint,
     RateLimiter,
-    get_forwarded_authorization,
+    get_caller_authorization,
     resolve_access_scope,
 )
 from fingerpost.surfaces.http.asgi import (
@@ -302,7 +302,7 @@ class OpenAIApp:
     async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
         api_format = API_FORMATS[http_request.path_info.endpoint]
         chat_request = api_format.read(await self._read_body(http_request))
-        authorization = get_forwarded_authorization(http_request.headers)
+        authorization = get_caller_authorization(http_request.headers, principal)
         if self._router.may_have_own_tools(authorization):
             await self._runner.wait_until_ready()
             principal = await self._router.with_own_tools(principal, authorization)
@@ -357,7 +357,7 @@ class OpenAIApp:
             ),
             model=self._models.resolve_model(request.model),
             keyless=not self._models.default_model,
-            authorization=get_forwarded_authorization(http_request.headers),
+            authorization=get_caller_authorization(http_request.headers, principal),
         )
 
     async def _stream_answer(

@@ -14,7 +14,7 @@ import anyio
 from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptStarted, ModelAnswered, PacketReceived
 from fingerpost.frozen import frozen
-from fingerpost.records import Decision, Message, Mode, Pending, Principal, RouteOutcome
+from fingerpost.records import CallerAuthorization, Decision, Message, Mode, Pending, Principal, RouteOutcome
 from fingerpost.router import AnswerPiece, Route, RouteOptions, Router
 from fingerpost.router.route import StreamItem
 from fingerpost.router.router import FIRST_CONNECT_TIMEOUT_S
@@ -74,7 +74,7 @@ class CompletionTurn:
     access_scope: AccessScope
     model: str | None = None  # used instead of the configured one
     keyless: bool = False  # no model is configured
-    authorization: str | None = field(
+    authorization: CallerAuthorization | None = field(
         default=None, repr=False
     )  # the caller's own, for servers configured to get it
     chat: str = ""  # conversation id from `ChatIndex`, if the caller gave none

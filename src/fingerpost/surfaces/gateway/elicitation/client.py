@@ -14,7 +14,15 @@ from fingerpost.call.outcomes import get_advice
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.errors import ToolFailed
 from fingerpost.frozen import frozen
-from fingerpost.records import CallContext, ErrorKind, Json, JsonObject, Outcome, ToolCall
+from fingerpost.records import (
+    CallContext,
+    CallerAuthorization,
+    ErrorKind,
+    Json,
+    JsonObject,
+    Outcome,
+    ToolCall,
+)
 from fingerpost.servers.requests import RequestContext
 from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, JsonRpcError
 from fingerpost.surfaces.http.approvals import build_approval_url
@@ -198,7 +206,7 @@ class GatewayCaller:
         return self.request.modern
 
     @property
-    def authorization(self) -> str | None:
+    def authorization(self) -> CallerAuthorization | None:
         return self.request.authorization
 
     def set_question_sender(self, send_question: QuestionSender) -> None:
