@@ -460,6 +460,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "With exchange each caller acts at a server with a token that the own one was exchanged for, and the "
         "own one never reaches it"
     ),
+    "M21": Requirement(
+        "A client that can open URLs is asked to send its user to the page of the sign-in that a call needs; "
+        "the page is for that user and server alone, and the repeated call works"
+    ),
     # M. Teams
     "M1": Requirement(
         "Sign-in tokens are encrypted at rest, the secret can be replaced, and a store without it says so"

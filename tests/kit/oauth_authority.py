@@ -8,7 +8,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
+import httpx2
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
@@ -136,3 +138,11 @@ async def serve_accounts(authority: OAuthAuthority) -> AsyncGenerator[ServerSpec
     )
     async with served(app, port=int(base.rpartition(":")[2])) as address:
         yield replace(Server.http("accounts", f"{address}/mcp", trust_hints=True), auth="per_user")
+
+
+async def agree(url: str) -> dict[str, str]:
+    """What the authorization server adds to the address it leads back to, for a person who agrees."""
+    async with httpx2.AsyncClient() as browser:
+        answer = await browser.get(url)
+        assert answer.status_code == 302, answer.text
+    return dict(parse_qsl(urlsplit(answer.headers["location"]).query))

@@ -168,6 +168,7 @@ class ServerPool:
             has_state=has_state,
         )
         self.sign_in_page: str | None = None  # where callers sign in to servers
+        self._sign_in_callbacks: CallbackList[str, str] = CallbackList()
         self._renewals: dict[str, anyio.Lock] = {}  # by name of the user's token
         self._supervisors: dict[str, Supervisor] = {}
         self._entries: Mapping[str, str] = {}
@@ -487,6 +488,15 @@ class ServerPool:
             open_page=open_page,
             wait_for_answer=wait_for_answer,
         )
+        self._sign_in_callbacks.call_all(name, user)
+
+    def subscribe_to_sign_ins(self, callback: Callable[[str, str], None]) -> Callable[[], None]:
+        """Call `callback` with server and user whenever a user has signed in to a server in this process."""
+        return self._sign_in_callbacks.add(callback)
+
+    async def has_user_token(self, name: str, user: str) -> bool:
+        """Return whether calls of this user can use a sign-in to the server. It is renewed if needed."""
+        return await self._load_user_authorization(self.get_spec(name), user) is not None
 
     async def sign_out(self, name: str, *, user: str | None = None) -> SignOutResult:
         """Delete the stored sign-in to a server, or that of one user, and revoke its tokens. Open connections

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import httpx2
 
 from tests.kit.api import ServedApi, open_served_api
-from tests.kit.oauth_authority import OAuthAuthority, serve_accounts
+from tests.kit.oauth_authority import OAuthAuthority, agree, serve_accounts
 from tests.requirements import proves
 
 CALLS = 500  # of each user
-
-
-async def agree(url: str) -> dict[str, str]:
-    """What the authorization server adds to the address it leads back to, for a person who agrees."""
-    async with httpx2.AsyncClient() as browser:
-        answer = await browser.get(url)
-        assert answer.status_code == 302, answer.text
-    return dict(parse_qsl(urlsplit(answer.headers["location"]).query))
 
 
 async def sign_in(api: ServedApi, key: dict[str, str]) -> httpx2.Response:

@@ -19,7 +19,7 @@ def test_a_user_signs_in_and_out(browser: Browser, tmp_path: Path) -> None:
         start_blocking_portal("asyncio") as portal,
         portal.wrap_async_context_manager(serve_accounts(authority)) as spec,
         run_server(tmp_path, servers=[spec], gateway={"require_key": True}) as server,
-        visit(browser, server, "#/sign-ins", expected="401") as page,
+        visit(browser, server, "#/sign-ins", expected="401|410") as page,
     ):
         _, key = server.do(server.router.store.keys.add, "anna")
         page.get_by_label("Key").fill(key)
@@ -33,3 +33,6 @@ def test_a_user_signs_in_and_out(browser: Browser, tmp_path: Path) -> None:
         page.locator("main").get_by_role("button", name="Sign out").click()
         expect(page.locator(".badge")).to_have_text("not signed in")
         assert authority.refresh == {}
+        page.goto(f"{server.address}/#/sign-ins/accounts?link=of-another-user")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_text("was made for another user than anna")).to_be_visible()

@@ -21,6 +21,7 @@ from fingerpost.surfaces.api.operation import (
     declare_operation,
 )
 from fingerpost.surfaces.api.visibility import ManagedScope
+from fingerpost.surfaces.http.approvals import SignInLinks
 
 START_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 30.0
@@ -50,6 +51,15 @@ class SignInStart:
     """Where the caller signs in."""
 
     url: str
+
+
+@frozen
+class SignInQuery:
+    """How the caller came to the page of sign-ins."""
+
+    link: Annotated[
+        str | None, Field(max_length=100, description="From the URL that an MCP client was given")
+    ] = None
 
 
 @frozen
@@ -109,10 +119,18 @@ class SignInOperations(OperationGroup):
         _ONE_PATH,
         "Begin to sign in to a server; the answer names the page where that is done",
         right=Right.USE,
-        problems=(404, 409, 502, 503),
+        problems=(404, 409, 410, 502, 503),
     )
-    async def begin(self, request: ApiRequest, server: str) -> SignInStart:
+    async def begin(self, request: ApiRequest, query: SignInQuery, server: str) -> SignInStart:
         spec = self._find_server(request, server)
+        if query.link is not None:
+            links = SignInLinks(await self._router.store.secret.load())
+            if not links.is_valid(query.link, request.principal.name, server):
+                detail = (
+                    f"It has expired, or was made for another user than {request.principal.name}. Make the "
+                    "call again and open the new link, signed in to this console with the key of that client."
+                )
+                raise ApiProblem(410, "This link is not for you", detail)
         if len(self._open) >= MAX_OPEN:
             raise ApiProblem(503, "Too many sign-ins at once", "Try again in a few minutes.")
         opened = _OpenSignIn(spec, request.principal.name)

@@ -227,7 +227,7 @@ async def open_methods(
     `console` is the console's address, if any. It is shown when a call needs an approval.
     """
     router.servers.advertise_client_capabilities()
-    async with open_calls(router, console=console) as calls:
+    async with open_calls(router, console=console, audience=audience) as calls:
         tasks = await anyio.create_task_group().__aenter__()
         methods = GatewayMethods(router, audience=audience, calls=calls, tasks=tasks)
         tasks.start_soon(run_restarting, methods.news.run)

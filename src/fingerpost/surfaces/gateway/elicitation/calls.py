@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, NoReturn, Self
+from typing import Final, NoReturn, Self, cast
 
 import anyio
-from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from anyio.abc import TaskGroup
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.errors import CallError, StoreError, UnknownServer
 from fingerpost.events import AccessRefused
-from fingerpost.records import CallContext, JsonObject, Outcome, ToolCall, create_id
+from fingerpost.records import CallContext, Json, JsonObject, Outcome, ToolCall, create_id
 from fingerpost.router import Router
 from fingerpost.servers.requests import RequestContext
 from fingerpost.surfaces.gateway.elicitation.approvals import (
@@ -22,6 +24,8 @@ from fingerpost.surfaces.gateway.elicitation.approvals import (
     get_carried_input,
 )
 from fingerpost.surfaces.gateway.elicitation.client import (
+    ELICIT_METHOD,
+    INPUT_REQUIRED_TYPE,
     CallRound,
     GatewayCaller,
     add_waiting_note,
@@ -31,8 +35,10 @@ from fingerpost.surfaces.gateway.elicitation.client import (
     can_be_asked,
     fail_for_missing_input,
     find_missing_capabilities,
+    find_missing_capability,
     get_awaited_approval,
     get_input_responses,
+    is_elicitation_answer,
     is_input_required,
     is_input_required_result,
     mark_result,
@@ -45,9 +51,24 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     is_own_state,
 )
 from fingerpost.surfaces.gateway.elicitation.suspended import InputRequired, SuspendedCalls
-from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange, ClientRequest, JsonRpcError
+from fingerpost.surfaces.gateway.protocol import (
+    MODERN_VERSION,
+    NEWEST_HANDSHAKE_VERSION,
+    ClientExchange,
+    ClientRequest,
+    JsonRpcError,
+    NotificationAudience,
+)
+from fingerpost.surfaces.http.approvals import (
+    SIGN_IN_LINK_SECONDS,
+    SignInLinks,
+    build_sign_in_url,
+    wait_for_sign_in,
+)
 from fingerpost.tasks import cancel_and_exit
 
+SIGN_IN_REQUEST_KEY: Final = "fingerpost-sign-in"  # key of our question in `inputRequests`
+ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 MAX_APPROVALS: Final = 3  # questions per call: of two equal concurrent calls, the second may need another
 
 _NOT_STARTED_NOTE: Final = "Nothing was run. Make the call again without requestState."
@@ -59,16 +80,110 @@ _STARTED_NOTE: Final = (
 _ToolRun = Callable[[RequestContext], Awaitable[Outcome]]
 
 
+class SignInQuestions:
+    """Sends users to the page where they sign in to a server with `auth = "per_user"`, before their call."""
+
+    def __init__(
+        self, router: Router, cipher: RequestStateCipher, secret: bytes, audience: NotificationAudience | None
+    ) -> None:
+        self._router = router
+        self._cipher = cipher
+        self._links = SignInLinks(secret)
+        self._audience = audience
+        self._seconds = router.settings.gateway.approval_seconds
+        self._asked: dict[tuple[str, str], str] = {}  # session and server → id of the elicitation
+
+    async def ask(self, call_round: CallRound, tasks: TaskGroup) -> Outcome | None:
+        """Return the question of a call whose user has to sign in first, or None. Raises `JsonRpcError` with
+        the question for a client that has a session.
+        """
+        request, server, page = call_round.request, call_round.server, self._router.servers.sign_in_page
+        if page is None or not _can_open_urls(request) or not await self._needs_sign_in(request, server):
+            return None
+        if request.modern:
+            return self._build_question(call_round, page)
+        session = request.caller_key
+        elicitation = self._asked.get((session, server))
+        if elicitation is None:
+            elicitation = self._asked[session, server] = self._links.create_id(request.principal.name, server)
+            tasks.start_soon(self._announce_completion, session, server, request.principal.name, elicitation)
+        params = self._build_params(page, server, elicitation)
+        message = f"{server} needs you to sign in with your own account"
+        raise JsonRpcError(
+            URL_ELICITATION_REQUIRED, message, {"elicitations": [{**params, "elicitationId": elicitation}]}
+        )
+
+    async def accept_answer(self, call_round: CallRound) -> None:
+        """Wait for the sign-in if the user has agreed to open the page. The call then says what is
+        missing.
+        """
+        answer = get_input_responses(call_round.request_context).get(SIGN_IN_REQUEST_KEY)
+        if is_elicitation_answer(answer) and cast("JsonObject", answer).get("action") == "accept":
+            user = call_round.request.principal.name
+            await wait_for_sign_in(self._router, call_round.server, user, self._seconds)
+
+    async def _needs_sign_in(self, request: ClientRequest, server: str) -> bool:
+        try:
+            if self._router.servers.get_spec(server).auth != "per_user":
+                return False
+        except UnknownServer:  # removed meanwhile: the call path reports it
+            return False
+        return not await self._router.servers.has_user_token(server, request.principal.name)
+
+    async def _announce_completion(self, session: str, server: str, user: str, elicitation: str) -> None:
+        """Tell the session that asked when its user has signed in."""
+        try:
+            if await wait_for_sign_in(self._router, server, user, SIGN_IN_LINK_SECONDS) and self._audience:
+                self._audience.publish(
+                    ELICITATION_COMPLETE,
+                    {"elicitationId": elicitation},
+                    should_receive=lambda listener: listener.caller_key == session,
+                )
+        finally:
+            del self._asked[session, server]
+
+    def _build_question(self, call_round: CallRound, page: str) -> Outcome:
+        """Build the `input_required` result for a client without a session."""
+        server = call_round.server
+        link = self._links.create_id(call_round.request.principal.name, server)
+        state, _ = self._cipher.seal(
+            "sign_in",
+            server,
+            StateBinding.from_request(call_round.request),
+            seconds=SIGN_IN_LINK_SECONDS,
+        )
+        params = self._build_params(page, server, link)
+        result: JsonObject = {
+            "resultType": INPUT_REQUIRED_TYPE,
+            "inputRequests": {SIGN_IN_REQUEST_KEY: {"method": ELICIT_METHOD, "params": params}},
+            "requestState": state,
+        }
+        return build_question_outcome(call_round, result, call_id=call_round.context.call_id)
+
+    def _build_params(self, page: str, server: str, link: str) -> dict[str, Json]:
+        message = f"Fingerpost: sign in to {escape_invisible_except(server)[:80]} with your own account."
+        return {"mode": "url", "message": message, "url": build_sign_in_url(page, server, link)}
+
+
+def _can_open_urls(request: ClientRequest) -> bool:
+    """Return whether the client can send its user to a page: declared, and part of its protocol version."""
+    lacks = find_missing_capability(request.capabilities, ELICIT_METHOD, {"mode": "url"})
+    return lacks is None and request.version >= NEWEST_HANDSHAKE_VERSION
+
+
 class InputRequiredCalls:
     """Runs a client's requests for tools, prompts and resources. `async with` keeps suspended calls alive."""
 
-    def __init__(self, router: Router, *, console: str | None) -> None:
+    def __init__(self, router: Router, *, console: str | None, audience: NotificationAudience | None) -> None:
         self._router = router
         self._console = console
+        self._audience = audience
         self._seconds = router.settings.gateway.approval_seconds
 
     async def __aenter__(self) -> Self:
-        self._state_cipher = RequestStateCipher(await self._router.store.secret.load())
+        secret = await self._router.store.secret.load()
+        self._state_cipher = RequestStateCipher(secret)
+        self._sign_ins = SignInQuestions(self._router, self._state_cipher, secret, self._audience)
         self._tasks = await anyio.create_task_group().__aenter__()
         self.suspended = SuspendedCalls(
             self._tasks, self._state_cipher, seconds=self._seconds, on_abandoned=self._note_abandoned
@@ -116,13 +231,21 @@ class InputRequiredCalls:
                     current,
                     request_context=self._drop_foreign_answers(request, current.server, request_context),
                 )
-            outcome = await self._run(
-                current, lambda caller_context: self._router.calls.call(tool_call, context, caller_context)
-            )
-            return await self._settle_approvals(current, outcome)
+            elif (question := await self._sign_ins.ask(current, self._tasks)) is not None:
+                return question
+            return await self._run_call(current)
         except StoreError as error:  # a call that needs an approval does not run without a record of it
             message = f"{error}. Nothing was run. {error.hint or 'Try again later.'}"
             raise JsonRpcError(INTERNAL_ERROR, message) from None
+
+    async def _run_call(self, call_round: CallRound) -> Outcome:
+        outcome = await self._run(
+            call_round,
+            lambda caller_context: self._router.calls.call(
+                call_round.tool_call, call_round.context, caller_context
+            ),
+        )
+        return await self._settle_approvals(call_round, outcome)
 
     async def _continue_call(self, call_round: CallRound) -> Outcome:
         """Run a further round of a call for which the gateway asked something."""
@@ -137,6 +260,9 @@ class InputRequiredCalls:
                     return await self._continue_approved(call_round, sealed)
                 case "further":
                     return await self._continue_server_question(call_round, sealed)
+                case "sign_in":
+                    await self._sign_ins.accept_answer(call_round)
+                    return await self._run_call(call_round.with_input(None, None))
         except (InvalidRequestState, CallError) as refused:
             self._refuse(call_round.request, _format_error(refused), started=_had_started(refused))
 
@@ -392,11 +518,13 @@ class InputRequiredCalls:
         )
 
 
-def open_calls(router: Router, *, console: str | None = None) -> InputRequiredCalls:
+def open_calls(
+    router: Router, *, console: str | None = None, audience: NotificationAudience | None = None
+) -> InputRequiredCalls:
     """Return the calls of one gateway; enter the result with `async with`. `console` is the console's
-    address.
+    address, `audience` is told of finished sign-ins.
     """
-    return InputRequiredCalls(router, console=console)
+    return InputRequiredCalls(router, console=console, audience=audience)
 
 
 def _build_read_round(

@@ -29,7 +29,7 @@ MAX_STATE_LENGTH: Final = 1024 * 1024
 _NONCE_BYTES: Final = 12
 _KEY_INFO: Final = b"fingerpost/request-state/1"
 
-StateKind = Literal["approval", "parked", "further"]
+StateKind = Literal["approval", "parked", "further", "sign_in"]
 
 
 class InvalidRequestState(Exception):
@@ -65,7 +65,7 @@ class RequestState:
 
     state_id: str
     kind: StateKind
-    subject: str  # the id of a waiting approval or of a suspended call
+    subject: str  # the id of a waiting approval or of a suspended call, or the server to sign in to
     expires: float  # seconds since 1970
     carried: JsonObject | None = None  # the server's own state, and answers for it
 

@@ -3,21 +3,25 @@
 import { del, post } from "../api.js";
 import { Badge, Button, Page, Problem, Skeleton, html, toast, useLoad, useState, escapeInvisible } from "../ui.js";
 
-export default function SignIns() {
+export default function SignIns({ params, query }) {
   const { data, error, reload } = useLoad("/api/sign-ins", []);
   return html`<${Page} title="Sign-ins">
     <p class="faint">Calls of these servers run with your own account there. Other users cannot use it.</p>
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
-    ${data ? html`<${SignInList} items=${data.items} onDone=${reload} />` : error ? null : html`<${Skeleton} lines=${3} />`}
+    ${data ? html`<${SignInList} items=${data.items} wanted=${params[0]} link=${query.get("link")} onDone=${reload} />` : error ? null : html`<${Skeleton} lines=${3} />`}
   <//>`;
 }
 
-function SignInList({ items, onDone }) {
-  if (!items.length) return html`<p>No server asks you to sign in with your own account.</p>`;
-  return html`<section class="panel stack">${items.map((item) => html`<${Line} key=${item.server} item=${item} onDone=${onDone} />`)}</section>`;
+/** All servers, or the one that a link of an MCP client names. */
+function SignInList({ items, wanted, link, onDone }) {
+  const shown = wanted ? items.filter((item) => item.server === wanted) : items;
+  if (!shown.length) return html`<p>${wanted ? `You cannot sign in to ${escapeInvisible(wanted)}.` : "No server asks you to sign in with your own account."}</p>`;
+  return html`<section class="panel stack">
+    ${shown.map((item) => html`<${Line} key=${item.server} item=${item} link=${wanted ? link : null} onDone=${onDone} />`)}
+  </section>`;
 }
 
-function Line({ item, onDone }) {
+function Line({ item, link, onDone }) {
   const [busy, setBusy] = useState(false);
   const path = `/api/sign-ins/${encodeURIComponent(item.server)}`;
   const run = async (work) => {
@@ -31,7 +35,7 @@ function Line({ item, onDone }) {
       onDone();
     }
   };
-  const signIn = () => run(async () => location.assign((await post(path)).url));
+  const signIn = () => run(async () => location.assign((await post(link ? `${path}?link=${encodeURIComponent(link)}` : path)).url));
   const signOut = () => run(() => del(path));
   return html`<div class="row">
     <strong>${escapeInvisible(item.server)}</strong>
