@@ -489,6 +489,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Text in a result that addresses the model is fenced, its invisible characters are written out, and "
         "it is marked in the trace"
     ),
+    "M30": Requirement(
+        "Quotas for users, keys and profiles hold for all processes together, never admit more than their "
+        "limit, say when to try again, and a killed process leaves no slot taken"
+    ),
     "M31": Requirement(
         "Roles (user, approver, operator, admin) are given to keys and by claims of tokens, and decide at "
         "every endpoint; keys from before keep their rights"

@@ -8,7 +8,7 @@
     ├── CallError                the call itself: UnknownServer, UnknownTool
     ├── ModelError               a language model: ModelUnavailable, ModelTimeout,
     │                                             ModelRefused, ModelReplyInvalid
-    └── LimitReached             a limit we set:  ResponseTooLarge
+    └── LimitReached             a limit we set:  ResponseTooLarge, QuotaReached
 
 "Not needed", "not confident" and "needs approval" are outcomes, not errors. Each error has a `hint`: the next
 step for the reader.
@@ -121,6 +121,15 @@ class ModelReplyInvalid(ModelError):
 
 class LimitReached(FingerpostError):
     """One of our limits was exceeded."""
+
+
+class QuotaReached(LimitReached):
+    """A caller used up a quota. `limit` names it, `seconds` is when to try again."""
+
+    def __init__(self, message: str, *, limit: str, seconds: int) -> None:
+        super().__init__(message, hint=f"Try again in {seconds} s.")
+        self.limit = limit
+        self.seconds = seconds
 
 
 class ResponseTooLarge(LimitReached):

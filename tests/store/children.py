@@ -124,11 +124,20 @@ async def open_without_psycopg(url: str, anchor: Path, say: Say) -> None:
         say(f"error {error} | {error.hint}")
 
 
+async def hold_slots(url: str, anchor: Path, say: Say) -> None:
+    """Hold two slots of dana and say how many."""
+    async with Store.open(url, anchor=anchor) as store:
+        await store.instances.renew_lease("ins_child", lease_s=600)
+        say(str(await store.quotas.take_slots("user dana", "ins_child", needed=2, limit=2)))
+        await anyio.sleep_forever()
+
+
 PROGRAMS: dict[str, Callable[..., Awaitable[None]]] = {
     "append_for_ever": append_for_ever,
     "append_and_prune": append_and_prune,
     "append_some": append_some,
     "spend_all": spend_all,
+    "hold_slots": hold_slots,
     "fill_the_disk": fill_the_disk,
     "open_unprivileged": open_unprivileged,
     "open_without_psycopg": open_without_psycopg,

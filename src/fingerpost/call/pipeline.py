@@ -33,6 +33,7 @@ from fingerpost.call.execution import CallRun, CallRunner, ParallelJob, is_input
 from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
 from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, OutcomeBuilder, run_read_result
 from fingerpost.call.progress import CallProgress
+from fingerpost.call.quotas import Quotas
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
 from fingerpost.catalog.pins import find_differences
 from fingerpost.catalog.snapshot import may_have_more_fallbacks
@@ -137,6 +138,7 @@ class CallPipeline:
         bounds: Mapping[str, Scope] | None = None,
         instance: str | None = None,
         extra_rules: Sequence[PolicyRule] = (),
+        quotas: Quotas | None = None,
     ) -> None:
         """`tasks` must be exited after `in_flight.end_all`: calls with an idempotency key outlive their
         callers. `extra_rules` are rules in code.
@@ -144,6 +146,7 @@ class CallPipeline:
         self._extra_rules = extra_rules
         self._catalog = catalog
         self._instance = instance
+        self._quotas = quotas
         self._servers = servers
         self._store = store
         self._settings = settings
@@ -215,6 +218,9 @@ class CallPipeline:
         self._contexts[context.call_id] = context
         self._emit_received(tool_call, context)
         try:
+            # A surface counts calls that are not part of a request.
+            if self._quotas is not None and context.packet_id is not None:
+                await self._quotas.take_call(context.caller, context.profile)
             outcome = await self._run_steps(tool_call, context, outcomes, request_context)
         except (StoreError, LimitReached) as error:  # a call that needs a record does not run without one
             outcome = outcomes.build_failure(

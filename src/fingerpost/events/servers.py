@@ -190,7 +190,7 @@ class SettingsChanged(Event):
     added: tuple[str, ...] = ()  # servers
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    sections: tuple[str, ...] = ()  # settings that apply now: policy, tools, models, profiles, plans
+    sections: tuple[str, ...] = ()  # settings that apply now, such as policy or models
     waiting: tuple[str, ...] = ()  # settings that apply after a restart
     problems: tuple[str, ...] = ()
 

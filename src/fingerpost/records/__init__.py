@@ -3,6 +3,7 @@
 from fingerpost.records.access import ALL_RIGHTS as ALL_RIGHTS
 from fingerpost.records.access import DECIDING_RIGHTS as DECIDING_RIGHTS
 from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
+from fingerpost.records.access import QUOTA_LIMITS as QUOTA_LIMITS
 from fingerpost.records.access import ROLE_RIGHTS as ROLE_RIGHTS
 from fingerpost.records.access import Approval as Approval
 from fingerpost.records.access import ArgumentOrigin as ArgumentOrigin
@@ -14,6 +15,8 @@ from fingerpost.records.access import DisabledKind as DisabledKind
 from fingerpost.records.access import Grant as Grant
 from fingerpost.records.access import Pending as Pending
 from fingerpost.records.access import Principal as Principal
+from fingerpost.records.access import Quota as Quota
+from fingerpost.records.access import QuotaSubject as QuotaSubject
 from fingerpost.records.access import Right as Right
 from fingerpost.records.access import Role as Role
 from fingerpost.records.access import Scope as Scope

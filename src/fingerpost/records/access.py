@@ -8,7 +8,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import build_repr, frozen
@@ -93,9 +93,14 @@ class Principal:
     scope: Scope = field(default_factory=Scope)
     profiles: tuple[str, ...] = ()  # the only profiles the caller may use; empty: all endpoints
     rights: tuple[Right, ...] = (Right.USE,)
+    user: str = ""  # the person or program behind it, if other than `name`: one user may have several keys
 
     def may(self, right: Right) -> bool:
         return right in self.rights
+
+    @property
+    def user_name(self) -> str:
+        return self.user or self.name
 
     @property
     def may_confirm(self) -> bool:
@@ -118,6 +123,43 @@ class SubjectToken:
 
 # What a caller brings for servers: an `Authorization` header to forward, or a token to exchange.
 CallerAuthorization = str | SubjectToken
+
+
+QuotaSubject: TypeAlias = Literal["user", "key", "profile"]
+
+
+@frozen
+class Quota:
+    """Limits for users, keys or profiles with a matching name. Each of them is counted alone. None: no limit.
+
+    Fields:
+        quota_id: id of a stored quota; empty: from the settings
+        of: what is counted: user, key or profile
+        match: names, `*` allowed
+        requests_per_minute: MCP requests, chat completions and questions
+        calls_per_minute: calls of tools
+        running: calls and requests at once
+        tokens_per_day: tokens of models
+        cost_per_day: in the currency of the models' prices
+    """
+
+    quota_id: str = ""
+    of: QuotaSubject = "user"
+    match: str = "*"
+    requests_per_minute: int | None = None
+    calls_per_minute: int | None = None
+    running: int | None = None
+    tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+
+
+QUOTA_LIMITS: Final = (
+    "requests_per_minute",
+    "calls_per_minute",
+    "running",
+    "tokens_per_day",
+    "cost_per_day",
+)
 
 
 class Decision(StrEnum):

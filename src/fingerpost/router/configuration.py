@@ -32,7 +32,7 @@ log = logging.getLogger("fingerpost.router")
 POLL_INTERVAL_S: Final = 0.5  # a change applies once a file has been the same for so long
 TRIAL_MARGIN_S: Final = 5.0
 # Settings that apply while the router runs. All others apply after a restart.
-APPLIED_SECTIONS: Final = ("policy", "tools", "models", "profiles", "plans")
+APPLIED_SECTIONS: Final = ("policy", "tools", "models", "profiles", "plans", "quotas")
 _SERVER_FIELDS: Final = ("servers", "servers_file")
 
 EntryChange = Literal["added", "changed", "removed"]

@@ -18,6 +18,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from fingerpost.call.pipeline import CallPipeline
+from fingerpost.call.quotas import Quotas
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.confidence import (
     MIN_MOVE,
@@ -257,6 +258,7 @@ class RequestRunner:
         learn: LearnFromOutcome,
         profiles: Profiles,
         instance: str,
+        quotas: Quotas,
     ) -> None:
         self._settings = settings
         self._profiles = profiles
@@ -296,6 +298,7 @@ class RequestRunner:
             get_usage=usage.get,
             profiles=profiles,
             instance=instance,
+            quotas=quotas,
         )
 
     async def route(self, text: str, options: RouteOptions) -> Route:
@@ -460,6 +463,7 @@ class RequestRunner:
         return await ask_for_selection(run, tuple(card for card in cards if card is not None))
 
     async def _run_new(self, run: RunState) -> Route:
+        await self._deps.quotas.check_spending(run.packet.header.caller, run.packet.context.profile)
         with self._track_run(run) as tracked:
             self._emit_began(run)
             return tracked.finish(await run_request(run))

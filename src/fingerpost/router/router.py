@@ -19,6 +19,7 @@ import anyio.to_thread
 from fingerpost.call.execution import BackgroundCalls, BreakerState
 from fingerpost.call.outcomes import build_choice_sample
 from fingerpost.call.pipeline import CallPipeline
+from fingerpost.call.quotas import Quotas
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.catalog.intelligence import keeps_state
 from fingerpost.catalog.pins import build_server_key
@@ -51,6 +52,7 @@ from fingerpost.records import (
     Pending,
     Pin,
     Principal,
+    Quota,
     Scope,
     ServerSpec,
     ServerState,
@@ -119,6 +121,11 @@ def check_json_object(arguments: object) -> None:
     if reason is not None:
         message = f"the arguments cannot be written as JSON: one {reason}"
         raise CallError(message, hint="Use texts, numbers, true, false, null, lists and dicts of these.")
+
+
+def build_quotas(settings: Settings) -> tuple[Quota, ...]:
+    """Return the quotas of the settings."""
+    return tuple(Quota(**quota.model_dump()) for quota in settings.quotas)
 
 
 log = logging.getLogger("fingerpost.router")
@@ -271,6 +278,8 @@ class Router:
             stack.callback(tasks.cancel_scope.cancel)
             tasks.start_soon(run_restarting, self._catalog_sync.keep_saving)
             self.servers = await stack.enter_async_context(servers)
+            self.quotas = Quotas(build_quotas(self.settings), self.store.quotas, self.instance)
+            await self.quotas.refresh()
             self.calls = CallPipeline(
                 catalog=self.catalog,
                 servers=self.servers,
@@ -281,6 +290,7 @@ class Router:
                 bounds=self.profiles.bounds,
                 instance=self.instance,
                 extra_rules=self.extensions.rules,
+                quotas=self.quotas,
             )
             self._connector = LazyConnector(
                 self.servers,
@@ -315,7 +325,9 @@ class Router:
                 self.disabled_tools.refresh,
                 update_pins,
                 self._read_preferences,
+                self.quotas.refresh,
             )
+            self._tasks.start_soon(run_restarting, self.quotas.return_spare_slots)
             lease_s = self.settings.store.lease_seconds
             with suppress(StoreError):  # a read-only store is enough for reading
                 await self.store.instances.renew_lease(self.instance, lease_s=lease_s)
@@ -407,11 +419,14 @@ class Router:
         update = {
             "models": now.settings.models,
             "plans": now.settings.plans,
+            "quotas": now.settings.quotas,
             "tools": (*added, *now.settings.tools),
         }
         self.settings = self._apply_profiles(self.settings.model_copy(update=update))
         self._visibility.set_rules(self.settings.policy, self.profiles.bounds)
         self.calls.use_rules(self.settings.policy, self.profiles.bounds)
+        if "quotas" in sections:
+            self.quotas.configure(build_quotas(self.settings))
         if "tools" in sections:
             self._catalog_sync.use_overrides(self.settings.tools)
         if "models" in sections and self._pool is not None:
@@ -613,6 +628,7 @@ class Router:
                 learn=self.learn,
                 profiles=self.profiles,
                 instance=self.instance,
+                quotas=self.quotas,
             )
         return self._request_runner
 

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from fingerpost.records import DataLabel, Effect, Effort, OAuthGrant, RetryCondition, Role, ServerAuth
+from fingerpost.records import (
+    DataLabel,
+    Effect,
+    Effort,
+    OAuthGrant,
+    QuotaSubject,
+    RetryCondition,
+    Role,
+    ServerAuth,
+)
 
 # Possible intents of a request: the twelve tool categories, and official data.
 IntentName = Literal[
@@ -528,6 +537,20 @@ class RolloutSettings(Section):
     share: float = Field(ge=0, le=1, description="Of conversations: 0.2 is one in five")
 
 
+class QuotaSettings(Section):
+    """Limits for each user, key or profile with a matching name. Of each kind, the first match counts."""
+
+    of: QuotaSubject = Field(default="user", description="What is counted together: user, key or profile")
+    match: str = Field(default="*", min_length=1, description="Names, `*` allowed")
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="MCP requests, chat completions and questions"
+    )
+    calls_per_minute: int | None = Field(default=None, ge=1, description="Calls of tools")
+    running: int | None = Field(default=None, ge=1, description="Calls and requests at once")
+    tokens_per_day: int | None = Field(default=None, ge=1, description="Of language models")
+    cost_per_day: float | None = Field(default=None, gt=0, description="In your models' currency")
+
+
 class OAuthSettings(Section):
     """How to sign in to one server."""
 
@@ -976,6 +999,7 @@ class Settings(Section):
         default_factory=LearningSettings, description="What is learned from use and feedback"
     )
     tools: tuple[ToolOverride, ...] = ()
+    quotas: tuple[QuotaSettings, ...] = Field(default=(), description="Limits for users, keys and profiles")
     rollout: tuple[RolloutSettings, ...] = Field(
         default=(), description="Changed settings for a share of conversations"
     )

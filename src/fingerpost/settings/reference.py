@@ -14,6 +14,7 @@ from fingerpost.settings.load import Loaded
 from fingerpost.settings.model import (
     OAuthSettings,
     ProfileSettings,
+    QuotaSettings,
     RolloutSettings,
     RuleSettings,
     Section,
@@ -48,6 +49,7 @@ _OPEN_SECTIONS: dict[str, type[Section] | None] = {
     "[[policy]]": RuleSettings,
     "[[tools]]": ToolOverride,
     "[[rollout]]": RolloutSettings,
+    "[[quotas]]": QuotaSettings,
 }
 
 

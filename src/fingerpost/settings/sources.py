@@ -18,7 +18,7 @@ from fingerpost.settings.model import Section, Settings
 from fingerpost.settings.problems import Problem, ValueOrigin, find_nearest
 
 # Tables with names chosen by the user. They are written in files, not in single variables.
-LISTS_OF_TABLES = ("policy", "tools", "rollout")
+LISTS_OF_TABLES = ("policy", "tools", "rollout", "quotas")
 OPEN_TABLES = frozenset({"plans", "profiles", "servers", *LISTS_OF_TABLES})
 
 

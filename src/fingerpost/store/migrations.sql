@@ -169,3 +169,13 @@ CREATE TABLE data_sources (
     at BIGINT NOT NULL, PRIMARY KEY (trail, tool, label));
 CREATE INDEX data_sources_at ON data_sources (at);
 CREATE TABLE stored_marks (seq {counted}, mark BIGINT NOT NULL);
+
+-- step 19
+CREATE TABLE users (name TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL, created BIGINT NOT NULL);
+CREATE TABLE quotas (quota_id TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL, created BIGINT NOT NULL);
+CREATE TABLE quota_use (
+    subject TEXT NOT NULL, measure TEXT NOT NULL, period BIGINT NOT NULL, used DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (subject, measure, period));
+CREATE TABLE quota_slots (
+    subject TEXT NOT NULL, instance_id TEXT NOT NULL, held BIGINT NOT NULL,
+    PRIMARY KEY (subject, instance_id));

@@ -406,6 +406,39 @@ claims = Table(
     Column("instance_id", ExactText, nullable=False),
 )
 
+users = Table(
+    "users",
+    metadata,
+    Column("name", ExactText, primary_key=True),
+    Column("record", Text, nullable=False),
+    Column("created", Moment, nullable=False),
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("quota_id", ExactText, primary_key=True),
+    Column("record", Text, nullable=False),
+    Column("created", Moment, nullable=False),
+)
+
+quota_use = Table(
+    "quota_use",
+    metadata,
+    Column("subject", ExactText, primary_key=True),  # such as `user dana`
+    Column("measure", Text, primary_key=True),
+    Column("period", BigInteger, primary_key=True, autoincrement=False),  # minutes or days since 1970
+    Column("used", Double, nullable=False),
+)
+
+quota_slots = Table(
+    "quota_slots",
+    metadata,
+    Column("subject", ExactText, primary_key=True),
+    Column("instance_id", ExactText, primary_key=True),
+    Column("held", BigInteger, nullable=False),  # slots of this process; they end with its lease
+)
+
 
 _CREATE_VERSIONS = """
     CREATE TABLE IF NOT EXISTS fingerpost_schema (

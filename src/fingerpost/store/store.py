@@ -20,6 +20,7 @@ from fingerpost.store.anchors import Anchor, RemoteAnchors
 from fingerpost.store.approvals import ApprovalStore, GrantStore, IdempotencyStore
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
+from fingerpost.store.callers import QuotaStore
 from fingerpost.store.credentials import ApiKeyStore, CredentialRows, InstallationSecret, TokenStore
 from fingerpost.store.database import Database, StoreLocation, build_damaged_error, resolve_location, upsert
 from fingerpost.store.journal import Journal
@@ -33,7 +34,7 @@ from fingerpost.store.learning import (
 )
 from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.retention import Retention
-from fingerpost.store.schema import claims, instances, journal_head
+from fingerpost.store.schema import claims, instances, journal_head, quota_slots
 from fingerpost.store.trust import DataFlowStore, DisabledStore, KnownServerStore, PinStore
 from fingerpost.store.writer import StorePart, StoreWriter, WriterStatistics
 
@@ -115,7 +116,8 @@ def _renew_leases(connection: Connection, renewed: Sequence[Instance]) -> list[N
 
 
 def _end_instances(connection: Connection, ended: Sequence[str]) -> list[None]:
-    connection.execute(delete(claims).where(claims.c.instance_id.in_(ended)))
+    for table in (claims, quota_slots):
+        connection.execute(delete(table).where(table.c.instance_id.in_(ended)))
     connection.execute(delete(instances).where(instances.c.instance_id.in_(ended)))
     return [None] * len(ended)
 
@@ -181,6 +183,7 @@ class Store:
         self.evals = EvalStore(database, writer)
         self.memories = MemoryStore(database, writer)
         self.instances = InstanceStore(database, writer)
+        self.quotas = QuotaStore(database, writer)
         self.preferences = PreferenceStore(database, writer)
         self.data_flow = DataFlowStore(database, writer)
         self.retention = Retention(

@@ -15,6 +15,7 @@ from fingerpost.call.digest.results import find_handles
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.outcomes import MAX_PAGES, READ_RESULT_FUNCTION, READ_RESULT_TOOL_NAME
 from fingerpost.call.pipeline import CallPipeline
+from fingerpost.call.quotas import Quotas
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.client_options import ClientOptions, rename_conflicting_cards
 from fingerpost.choose.confidence import Calibration
@@ -227,6 +228,7 @@ class RunDeps:
     ]  # usage of tools, for adaptive instructions
     profiles: Mapping[str, ProfileSettings]
     instance: str  # the id of this process among those that share the store
+    quotas: Quotas
 
 
 class RunState:
@@ -548,12 +550,11 @@ class RunState:
     def _count_usage(self, role: Role, purpose: str, request: ModelRequest, reply: ModelReply) -> None:
         usage = reply.usage
         counted = usage or _estimate_usage(request, reply)
-        self.budget.count(
-            reply,
-            prompt=counted.prompt_tokens,
-            completion=counted.completion_tokens,
-            cost=self._compute_cost(role, request, reply, counted),
-        )
+        prompt, completion = counted.prompt_tokens, counted.completion_tokens
+        cost = self._compute_cost(role, request, reply, counted)
+        self.budget.count(reply, prompt=prompt, completion=completion, cost=cost)
+        caller, profile = self.packet.header.caller, self.packet.context.profile
+        self.deps.quotas.add_spending(caller, profile, tokens=prompt + completion, cost=cost)
         self.deps.events.emit(
             ModelAnswered(
                 packet_id=self.packet.packet_id,

@@ -20,6 +20,7 @@ from fingerpost.errors import (
     LimitReached,
     ModelError,
     ModelTimeout,
+    QuotaReached,
     ResponseTooLarge,
     ServerError,
     ServerUnavailable,
@@ -189,7 +190,10 @@ class ApiProblem(Exception):
             status, title = next(fitting, (500, "Something went wrong"))
             text = scrub(str(error))
             more: dict[str, Any] = {} if error.hint is None else {"hint": scrub(error.hint)}
-            return cls(status, title, f"{text[:1].upper()}{text[1:]}", **more)
+            retry: tuple[Header, ...] = ()
+            if isinstance(error, QuotaReached):
+                retry, more["limit"] = ((b"retry-after", str(error.seconds).encode()),), error.limit
+            return cls(status, title, f"{text[:1].upper()}{text[1:]}", retry, **more)
         error_id = create_id("err")
         log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
         detail = f"Internal error. The log entry is {error_id}."

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -54,7 +55,7 @@ from fingerpost.surfaces.http.access import (
     get_caller_authorization,
     resolve_access_scope,
 )
-from fingerpost.surfaces.http.asgi import EventStream
+from fingerpost.surfaces.http.asgi import EventStream, Header, Receive, Send
 from fingerpost.tasks import run_in_thread
 
 MAX_QUESTIONS: Final = 300
@@ -231,17 +232,18 @@ class RequestOperations(OperationGroup):
         access_scope = self._resolve_access_scope(request, body)
         if body.server is not None:
             await self._check_server(body.server, request.principal.name, access_scope)
-        narrowing = await self._router.narrow(
-            body.request,
-            caller=request.principal.name,
-            profile=access_scope.profile,
-            scopes=access_scope.scopes,
-            server=body.server,
-            max_tools=body.max_tools,
-            effort=body.effort,
-            about=body.about,
-            history=_build_messages(body.history),
-        )
+        async with self._router.quotas.admit(request.principal, access_scope.profile):
+            narrowing = await self._router.narrow(
+                body.request,
+                caller=request.principal.name,
+                profile=access_scope.profile,
+                scopes=access_scope.scopes,
+                server=body.server,
+                max_tools=body.max_tools,
+                effort=body.effort,
+                about=body.about,
+                history=_build_messages(body.history),
+            )
         shown = filter_narrowing(narrowing, request.principal)
         return _build_narrowed(shown, self._router.catalog.get_snapshot_for(access_scope.scopes))
 
@@ -258,20 +260,38 @@ class RequestOperations(OperationGroup):
     async def ask(self, request: ApiRequest, body: AskBody) -> dict[str, Any] | StreamingResponse:
         request = await self._await_servers(request)
         route_options = self._build_route_options(request, body)
-        question_route = self._questions.take(request.principal.name, body.answers)
+        admission = partial(self._router.quotas.admit, request.principal, route_options.profile, runs=True)
         if not prefers_event_stream(request.headers):
-            if question_route is None:
-                route = await self._router.requests.route(body.request, route_options)
-            else:
-                route = await self._router.requests.reply(question_route, body.request, route_options)
+            async with admission():
+                question_route = self._questions.take(request.principal.name, body.answers)
+                if question_route is None:
+                    route = await self._router.requests.route(body.request, route_options)
+                else:
+                    route = await self._router.requests.reply(question_route, body.request, route_options)
             return _render_route(self._remember_question(route), request.principal)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(admission())  # before the stream begins, to refuse with a status
+            question_route = self._questions.take(request.principal.name, body.answers)
+            streaming = self._stream_answer(request, route_options, question_route)
+            admitted = stack.pop_all()
 
+        async def run(receive: Receive, send: Send, headers: tuple[Header, ...]) -> None:
+            async with admitted:
+                await streaming.run(receive, send, headers)
+
+        return StreamingResponse(run=run)
+
+    def _stream_answer(
+        self, request: ApiRequest, route_options: RouteOptions, question_route: Route | None
+    ) -> StreamingResponse:
         async def write(stream: EventStream) -> None:
             try:
                 if question_route is not None:
                     await self._stream_reply(stream, question_route, request, route_options)
                     return
-                async with aclosing(self._router.requests.stream(body.request, route_options)) as items:
+                async with aclosing(
+                    self._router.requests.stream(request.body.request, route_options)
+                ) as items:
                     async for item in items:
                         item = self._remember_question(item) if isinstance(item, Route) else item
                         await _send_item(stream, item, request.principal)
@@ -317,18 +337,20 @@ class RequestOperations(OperationGroup):
             if unavailable is None:
                 raise _build_unknown_tool(body.tool, found)
             return unavailable
-        outcome = await self._router.call(
-            found.card.key,
-            found.arguments,
-            caller=name,
-            profile=access_scope.profile,
-            scopes=access_scope.scopes,
-            conversation=_build_conversation_id(request.principal, body.conversation),
-            dry_run=body.dry_run,
-            fallback=body.fallback,
-            idempotency_key=_get_idempotency_key(request, body),
-            authorization=get_caller_authorization(request.headers, request.principal),
-        )
+        idempotency_key = _get_idempotency_key(request, body)
+        async with self._router.quotas.admit(request.principal, access_scope.profile, calls=True, runs=True):
+            outcome = await self._router.call(
+                found.card.key,
+                found.arguments,
+                caller=name,
+                profile=access_scope.profile,
+                scopes=access_scope.scopes,
+                conversation=_build_conversation_id(request.principal, body.conversation),
+                dry_run=body.dry_run,
+                fallback=body.fallback,
+                idempotency_key=idempotency_key,
+                authorization=get_caller_authorization(request.headers, request.principal),
+            )
         return await _drop_large_result(outcome)
 
     def _explain_unavailable(

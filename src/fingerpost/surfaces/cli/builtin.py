@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+import signal
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import click
 import orjson
+from mcp.server.stdio import stdio_server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from fingerpost.builtin import SERVER_NAMES, BuiltinHost, make_server
 from fingerpost.builtin.registry import SERVER_TITLES
-from fingerpost.builtin.standalone import open_http, serve_stdio
 from fingerpost.builtin.workspace.server import build_unreviewed_writes
 from fingerpost.errors import ConfigError
 from fingerpost.settings.validation import is_loopback
@@ -44,12 +46,57 @@ if TYPE_CHECKING:
     from fingerpost.builtin.toolkit import BuiltinServer
 
 
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+MAX_SESSIONS: Final = 200  # of the older protocol; the newer one has no sessions
+SESSION_IDLE_SECONDS: Final = 30 * 60.0
 MCP_PATH: Final = "/mcp"
 MIN_KEY_LENGTH: Final = 16
 MAX_KEY_LENGTH: Final = 4096
 _CHALLENGE_HEADER: Final = (b"www-authenticate", b'Bearer realm="fingerpost"')
 _KEY_NEEDED_MESSAGE: Final = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
 _INVALID_KEY_MESSAGE: Final = "The key is not valid. Ask its operator for the right one."
+
+
+async def serve_stdio(server: BuiltinServer) -> None:
+    """Serve on standard input and output until the client closes them or the process is terminated."""
+    ended = anyio.Event()
+    terminated = False
+
+    async def run_server() -> None:
+        async with stdio_server() as (read, write):
+            await server.mcp.run(read, write, server.mcp.create_initialization_options())
+        ended.set()
+
+    async def wait_for_signal() -> None:
+        nonlocal terminated
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+            async for _ in received:
+                terminated = True
+                ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        async with server.open():
+            tasks.start_soon(run_server)
+            tasks.start_soon(wait_for_signal)
+            await ended.wait()
+        if terminated:
+            # All resources of the server are closed. A thread still waits for input that may never come,
+            # and it cannot be interrupted.
+            os._exit(0)
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_http(server: BuiltinServer) -> AsyncGenerator[ASGIApp]:
+    """Yield the server as a streamable HTTP app. The caller is responsible for authentication."""
+    manager = StreamableHTTPSessionManager(
+        server.mcp,
+        max_request_body_size=MAX_BODY_BYTES,
+        max_sessions=MAX_SESSIONS,
+        session_idle_timeout=SESSION_IDLE_SECONDS,
+    )
+    async with server.open(), manager.run():
+        yield manager.handle_request
 
 
 def read_key(value: str | None, file: Path | None) -> str:

@@ -86,7 +86,8 @@ async def handle_legacy_post(
             session.in_flight.pop(request.id, None)
             state.sessions.touch(session)
     result = result or build_stopped_response(request, running)
-    return await reply.finish(200, result.body)
+    # Not 429 for a quota: clients of this era drop the body of such a response and wait on.
+    return await reply.finish(200, result.body, result.headers)
 
 
 def find_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> McpSession:

@@ -10,10 +10,11 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp_types.jsonrpc import METHOD_NOT_FOUND
+from mcp_types.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from fingerpost import __version__
 from fingerpost.call.digest import clip_to_tokens, count_tokens, escape_invisible
+from fingerpost.errors import QuotaReached, StoreError
 from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
@@ -25,6 +26,7 @@ from fingerpost.surfaces.gateway.listing.tools import (
     explain_missing_tools,
 )
 from fingerpost.surfaces.gateway.protocol import (
+    QUOTA_CODE,
     ClientExchange,
     ClientRequest,
     EncodedResult,
@@ -176,7 +178,23 @@ class GatewayMethods:
             await self._readiness.wait_for_tools()
             principal = await self._router.with_own_tools(request.principal, request.authorization)
             request = replace(request, principal=principal)
+        if self._router.quotas.active:
+            return await self._answer_within_quotas(handler, request, exchange)
         return await handler(request, exchange)
+
+    async def _answer_within_quotas(
+        self, handler: MethodHandler, request: ClientRequest, exchange: ClientExchange
+    ) -> JsonObject | EncodedResult:
+        profile = self._tool_listing.endpoint_configs.get_config(request.endpoint, request.principal).profile
+        is_call = request.method == "tools/call"
+        try:
+            async with self._router.quotas.admit(request.principal, profile, calls=is_call, runs=is_call):
+                return await handler(request, exchange)
+        except QuotaReached as reached:
+            data: JsonObject = {"retryAfter": reached.seconds, "limit": reached.limit}
+            raise JsonRpcError(QUOTA_CODE, f"{reached}. {reached.hint}", data) from None
+        except StoreError as error:
+            raise JsonRpcError(INTERNAL_ERROR, f"{error}. Try again later.") from error
 
     async def _read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         kept = await read_kept_resource(self._router.calls.results, request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, cast
 
 import anyio
@@ -28,6 +29,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.surfaces.gateway.protocol import (
+    QUOTA_CODE,
     ClientExchange,
     ClientRequest,
     JsonRpcError,
@@ -236,7 +238,7 @@ async def handle_modern_post(
         result = await answer(state.methods, request, reply)
     if result is None:  # cancelled from outside
         result = JsonRpcResponse(encode_error(request.id, INTERNAL_ERROR, running.reason), INTERNAL_ERROR)
-    await reply.finish(_get_status(result), result.body)
+    await reply.finish(_get_status(result), result.body, result.headers)
     return None
 
 
@@ -357,10 +359,12 @@ async def _send_error(
 ) -> None:
     result = build_error_response(request_id, error)
     reply = PostResponse(http_request, accepts=(True, False), headers=http_request.common)
-    await reply.finish(_get_status(result), result.body)
+    await reply.finish(_get_status(result), result.body, result.headers)
 
 
 def _get_status(result: JsonRpcResponse) -> int:
+    if result.code == QUOTA_CODE:
+        return HTTPStatus.TOO_MANY_REQUESTS
     return 200 if result.code is None else ERROR_CODE_HTTP_STATUS.get(result.code, 200)
 
 

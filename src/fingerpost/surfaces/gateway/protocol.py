@@ -130,6 +130,7 @@ REQUEST_CANCELLED: Final = -32800  # a cancelled request in the handshake era
 RESOURCE_NOT_FOUND: Final = -32002  # before 2026-07-28; since then it is INVALID_PARAMS
 NOT_ALLOWED_CODE: Final = -32010
 TOO_MANY_CODE: Final = -32000
+QUOTA_CODE: Final = -32029  # the caller used up a quota; the data says when to try again
 
 _DICT_TYPE: Final[type[Any]] = dict
 _LIST_TYPE: Final[type[Any]] = list

@@ -16,6 +16,7 @@ from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.gateway.protocol import (
     NEWEST_HANDSHAKE_VERSION,
     PING_FRAME,
+    QUOTA_CODE,
     ClientExchange,
     ClientRequest,
     EncodedResult,
@@ -69,13 +70,13 @@ class PostResponse:
             raise build_cannot_ask_error(method)
         return await self._questions.ask_client(self._send_message, method, params)
 
-    async def finish(self, status: int, body: bytes) -> None:
+    async def finish(self, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
         """Send the result as the whole body, or as the last event."""
         if self._started or not self._takes_json:
             await self._send_frame(encode_event(body), more=False)
         else:
             self._over = True
-            await respond(self._inbound.send, status, body, (JSON_TYPE, *self._headers))
+            await respond(self._inbound.send, status, body, (JSON_TYPE, *headers, *self._headers))
 
     async def send_ping(self) -> None:
         """Keep the connection open through proxies that close idle ones."""
@@ -154,10 +155,14 @@ class JsonRpcResponse:
 
     body: bytes
     code: int | None = None
+    headers: tuple[Header, ...] = ()
 
 
 def build_error_response(request_id: str | int | None, error: JsonRpcError) -> JsonRpcResponse:
-    return JsonRpcResponse(encode_error(request_id, error.code, error.message, error.data), error.code)
+    body = encode_error(request_id, error.code, error.message, error.data)
+    if error.code != QUOTA_CODE:
+        return JsonRpcResponse(body, error.code)
+    return JsonRpcResponse(body, error.code, ((b"retry-after", str(error.data["retryAfter"]).encode()),))
 
 
 async def answer_request(

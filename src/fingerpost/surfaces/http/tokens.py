@@ -96,10 +96,9 @@ def _find_claim(claims: Mapping[str, object], name: str) -> object:
     """Return a claim by its name, or by the names of nested objects with dots between them."""
     if name in claims:
         return claims[name]
-    found: object = claims
-    for part in name.split("."):
-        found = cast("Mapping[str, object]", found).get(part) if isinstance(found, Mapping) else None
-    return found
+    outer, _, inner = name.partition(".")
+    found = claims.get(outer) if inner else None
+    return _find_claim(cast("dict[str, object]", found), inner) if isinstance(found, dict) else None
 
 
 def _get_claim_values(name: str, given: object) -> list[str]:
@@ -138,8 +137,10 @@ def build_principal(
         else:
             message = f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know"
             raise InvalidClaims(message)
+    name = _build_principal_name(claims)
     return Principal(
-        name=_build_principal_name(claims),
+        name=name,
+        user=f"token:{claims['sub']}",  # the same for all clients of a person
         kind="token",
         scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
         profiles=_intersect_profiles(tuple(profiles), audience_profiles),

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 from anyio.abc import TaskGroup
 
+from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right, create_id
 from fingerpost.router import Router
@@ -50,6 +51,7 @@ from fingerpost.surfaces.openai.errors import (
     INTERNAL_ERROR_MESSAGE,
     SHUTDOWN_MESSAGE,
     CompletionError,
+    build_error,
     build_too_large_error,
     encode_json,
     format_error,
@@ -307,11 +309,20 @@ class OpenAIApp:
             await self._runner.wait_until_ready()
             principal = await self._router.with_own_tools(principal, authorization)
         turn = self._build_turn(http_request, principal, chat_request)
-        if chat_request.stream:
+        try:
+            async with self._router.quotas.admit(principal, turn.access_scope.profile, runs=True):
+                await self._respond_turn(http_request, turn, api_format)
+        except FingerpostError as error:
+            raise build_error(error) from error
+
+    async def _respond_turn(
+        self, http_request: OpenAIRequest, turn: CompletionTurn, api_format: ApiFormat
+    ) -> None:
+        if turn.request.stream:
             await self._stream_answer(http_request, turn, api_format)
             return
         result = await run_while_connected(http_request.receive, lambda _: self._runner.run_turn(turn))
-        body = api_format.build_answer(result, chat_request, extension=self._settings.completions.extension)
+        body = api_format.build_answer(result, turn.request, extension=self._settings.completions.extension)
         await self._respond_json(http_request, body, build_result_headers(result))
 
     async def _read_body(self, http_request: OpenAIRequest) -> Mapping[str, Any]:

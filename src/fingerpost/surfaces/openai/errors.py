@@ -19,6 +19,7 @@ from fingerpost.errors import (
     ModelError,
     ModelTimeout,
     ModelUnavailable,
+    QuotaReached,
     ServerUnavailable,
     StoreError,
 )
@@ -90,6 +91,9 @@ def build_error(error: FingerpostError) -> CompletionError:
     if isinstance(error, StoreError):  # callers do not need details about the store
         retry = ((b"retry-after", b"5"),)
         return CompletionError(503, STORE_UNAVAILABLE_MESSAGE, code="store_unavailable", headers=retry)
+    if isinstance(error, QuotaReached):
+        retry = ((b"retry-after", str(error.seconds).encode()),)
+        return CompletionError(429, _format_message(error), headers=retry)
     fitting = ((status, code) for kind, status, code in _STATUS_BY_ERROR if isinstance(error, kind))
     status, code = next(fitting, (500, None))
     return CompletionError(status, _format_message(error), code=code)

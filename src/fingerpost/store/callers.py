@@ -1,0 +1,213 @@
+"""Quotas of callers, and how much of them all processes together have used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, delete, func, select
+
+from fingerpost.frozen import frozen
+from fingerpost.records import Quota, create_id, utc_now
+from fingerpost.records.codec import from_json, to_json
+from fingerpost.store.database import upsert
+from fingerpost.store.schema import instances, quota_slots, quota_use, quotas, to_microseconds
+from fingerpost.store.writer import StorePart
+
+# A process takes at most this share of what is left: the last units are taken one at a time, so that no
+# process keeps many that another one needs.
+LEASE_SHARE: Final = 8
+
+
+@frozen
+class QuotaUse:
+    """What a subject used in one period. `used` of a rate includes units that a process has taken and not
+    used yet.
+    """
+
+    subject: str
+    measure: str
+    period: int
+    used: float
+
+
+@frozen
+class _UnitRequest:
+    """A process wants up to `wanted` units of a limit in this period."""
+
+    subject: str
+    measure: str
+    period: int
+    wanted: int
+    limit: int
+
+
+@frozen
+class _SlotRequest:
+    """A process needs `needed` slots in all."""
+
+    subject: str
+    instance_id: str
+    needed: int
+    limit: int
+    now: datetime
+
+
+class QuotaStore(StorePart):
+    """Stored quotas, and counters that all processes share."""
+
+    async def list_all(self) -> list[Quota]:
+        """Return the stored quotas, the newest first."""
+        query = select(quotas).order_by(quotas.c.created.desc(), quotas.c.quota_id)
+        return await self._database.read(
+            lambda connection: [_build_quota(row) for row in connection.execute(query)]
+        )
+
+    async def put(self, quota: Quota) -> Quota:
+        """Store a quota, or replace the one with its id. Return it with its id."""
+        stored = quota if quota.quota_id else replace(quota, quota_id=create_id("quo"))
+        await self._writer.write(_put_quotas, stored)
+        return stored
+
+    async def remove(self, quota_id: str) -> bool:
+        """Delete a quota. Return False if there is none with this id."""
+        return await self._writer.write(_remove_quotas, quota_id)
+
+    async def take_units(self, subject: str, measure: str, period: int, *, wanted: int, limit: int) -> int:
+        """Take up to `wanted` units of this period and return how many: 0 if the limit is reached."""
+        request = _UnitRequest(subject=subject, measure=measure, period=period, wanted=wanted, limit=limit)
+        return await self._writer.write(_take_units, request)
+
+    async def take_slots(self, subject: str, instance_id: str, *, needed: int, limit: int) -> int:
+        """Take slots until this process holds `needed` or the limit is reached. Return how many it holds."""
+        now = utc_now()
+        request = _SlotRequest(subject=subject, instance_id=instance_id, needed=needed, limit=limit, now=now)
+        return await self._writer.write(_take_slots, request)
+
+    async def set_slots(self, subject: str, instance_id: str, held: int) -> None:
+        """Return all slots of this process but `held`."""
+        await self._writer.write(_set_slots, (subject, instance_id, held))
+
+    def add_use_soon(self, subject: str, measure: str, period: int, used: float) -> None:
+        """Count this use soon. Returns at once."""
+        use = QuotaUse(subject=subject, measure=measure, period=period, used=used)
+        self._writer.write_soon(_add_use, use)
+
+    async def get_use(self, subjects: Sequence[tuple[str, str, int]]) -> list[float]:
+        """Return the use of each subject, measure and period."""
+
+        def read(connection: Connection) -> list[float]:
+            return [_get_used(connection, *one) for one in subjects]
+
+        return await self._database.read(read)
+
+    async def list_use(self, *, minute: int, day: int) -> list[QuotaUse]:
+        """Return what all subjects used in this minute and on this day, and the slots they hold."""
+        now = to_microseconds(utc_now())
+
+        def read(connection: Connection) -> list[QuotaUse]:
+            rows = connection.execute(select(quota_use).where(quota_use.c.period.in_((minute, day)))).all()
+            held = func.sum(quota_slots.c.held)
+            query = select(quota_slots.c.subject, held.label("held")).group_by(quota_slots.c.subject)
+            alive = _list_alive(connection, now)
+            slots = connection.execute(query.where(quota_slots.c.instance_id.in_(alive))).all()
+            return [
+                *(QuotaUse(subject=r.subject, measure=r.measure, period=r.period, used=r.used) for r in rows),
+                *(QuotaUse(subject=r.subject, measure="running", period=minute, used=r.held) for r in slots),
+            ]
+
+        return await self._database.read(read)
+
+
+def _build_quota(row: Row[Any]) -> Quota:
+    return from_json(Quota, row.record)
+
+
+def _put_quotas(connection: Connection, new: Sequence[Quota]) -> list[None]:
+    statement = upsert(connection, quotas, lambda values: {"record": values["record"]})
+    for quota in new:
+        row = {"quota_id": quota.quota_id, "record": to_json(quota).decode(), "created": utc_now()}
+        connection.execute(statement, row)
+    return [None] * len(new)
+
+
+def _remove_quotas(connection: Connection, removed: Sequence[str]) -> list[bool]:
+    return [
+        connection.execute(delete(quotas).where(quotas.c.quota_id == quota_id)).rowcount > 0
+        for quota_id in removed
+    ]
+
+
+def _get_used(connection: Connection, subject: str, measure: str, period: int) -> float:
+    query = select(quota_use.c.used).where(
+        quota_use.c.subject == subject, quota_use.c.measure == measure, quota_use.c.period == period
+    )
+    return connection.execute(query).scalar() or 0.0
+
+
+def _take_units(connection: Connection, requests: Sequence[_UnitRequest]) -> list[int]:
+    return [_take_unit(connection, request) for request in requests]
+
+
+def _take_unit(connection: Connection, request: _UnitRequest) -> int:
+    """Take units. Write transactions are serialized, so processes together never take more than there are."""
+    used = _get_used(connection, request.subject, request.measure, request.period)
+    left = request.limit - int(used)
+    if left < 1:
+        return 0
+    granted = max(1, min(request.wanted, left // LEASE_SHARE))
+    use = QuotaUse(
+        subject=request.subject, measure=request.measure, period=request.period, used=float(granted)
+    )
+    _add_use(connection, [use])
+    return granted
+
+
+def _add_use(connection: Connection, uses: Sequence[QuotaUse]) -> list[None]:
+    statement = upsert(connection, quota_use, lambda new: {"used": quota_use.c.used + new["used"]})
+    for use in uses:
+        row = {"subject": use.subject, "measure": use.measure, "period": use.period, "used": use.used}
+        connection.execute(statement, row)
+    for measure, period in {(use.measure, use.period) for use in uses}:
+        # The previous period stays: the clock of another process may be a little behind.
+        old = delete(quota_use).where(quota_use.c.measure == measure, quota_use.c.period < period - 1)
+        connection.execute(old)
+    return [None] * len(uses)
+
+
+def _list_alive(connection: Connection, now: int) -> list[str]:
+    rows = connection.execute(select(instances.c.instance_id, instances.c.seen, instances.c.lease_s)).all()
+    return [
+        row.instance_id for row in rows if now <= to_microseconds(row.seen + timedelta(seconds=row.lease_s))
+    ]
+
+
+def _take_slots(connection: Connection, requests: Sequence[_SlotRequest]) -> list[int]:
+    return [_take_slot(connection, request) for request in requests]
+
+
+def _take_slot(connection: Connection, request: _SlotRequest) -> int:
+    query = select(quota_slots.c.instance_id, quota_slots.c.held).where(
+        quota_slots.c.subject == request.subject
+    )
+    held = {row.instance_id: row.held for row in connection.execute(query)}
+    own = held.get(request.instance_id, 0)
+    alive = {*_list_alive(connection, to_microseconds(request.now)), request.instance_id}
+    left = request.limit - sum(count for instance, count in held.items() if instance in alive)
+    now_held = max(own, min(request.needed, own + left))
+    if now_held != own:
+        _set_slots(connection, [(request.subject, request.instance_id, now_held)])
+    return now_held
+
+
+def _set_slots(connection: Connection, changes: Sequence[tuple[str, str, int]]) -> list[None]:
+    statement = upsert(connection, quota_slots)
+    for subject, instance_id, held in changes:
+        if held:
+            connection.execute(statement, {"subject": subject, "instance_id": instance_id, "held": held})
+        else:
+            here = (quota_slots.c.subject == subject, quota_slots.c.instance_id == instance_id)
+            connection.execute(delete(quota_slots).where(*here))
+    return [None] * len(changes)
