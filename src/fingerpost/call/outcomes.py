@@ -616,6 +616,8 @@ def _parse_page_number(page: Json) -> int:
 
 def _build_page_outcome(tool_call: ToolCall, context: CallContext, found: ResultPage) -> Outcome:
     metadata: dict[str, Json] = {"page": found.page, "pages": found.pages, "untrusted": True}
+    if found.private:
+        metadata["private"] = True
     return Outcome(
         call_id=context.call_id,
         tool=READ_RESULT_TOOL_NAME,

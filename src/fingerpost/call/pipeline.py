@@ -28,7 +28,7 @@ from fingerpost.call.build import (
     prepare_call_arguments,
     resolve_tool,
 )
-from fingerpost.call.digest import ResultStore, build_fitted_digest
+from fingerpost.call.digest import ResultStore, build_fitted_digest, find_injection_signs
 from fingerpost.call.execution import CallRun, CallRunner, ParallelJob, is_input_required, run_in_parallel
 from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
 from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, OutcomeBuilder, run_read_result
@@ -51,6 +51,7 @@ from fingerpost.events import (
     Event,
     EventSink,
     ResultDigested,
+    ResultMarked,
     find_unfinished_attempts,
 )
 from fingerpost.frozen import frozen
@@ -70,6 +71,7 @@ from fingerpost.records import (
     LOCAL_NAME,
     Call,
     CallContext,
+    DataLabel,
     Decision,
     Digest,
     Effect,
@@ -92,6 +94,7 @@ from fingerpost.records import (
 from fingerpost.servers import ServerPool
 from fingerpost.servers.requests import PENDING_META_KEY, RequestContext
 from fingerpost.settings import RuleSettings, Settings
+from fingerpost.tasks import run_in_thread
 
 if TYPE_CHECKING:
     from fingerpost.store import Store
@@ -105,6 +108,7 @@ RECENT_ATTEMPT: Final = timedelta(seconds=2)
 ATTEMPT_POLL_INTERVAL_S: Final = 0.05
 MAX_DIFFERENCES: Final = 5  # of a changed definition, in an error
 FALLBACK_CONNECT_TIMEOUT_S: Final = 10.0  # for servers of fallback tools to connect
+MAX_INSPECTED_INLINE: Final = 8_000  # characters; longer results are inspected in a thread
 
 
 @frozen(kw_only=False)
@@ -327,8 +331,7 @@ class CallPipeline:
         async with self._idempotent_calls.claim(ready.call, keyed, outcomes) as claim:
             if claim.outcome is not None:
                 self._emit_replayed(context, claim.outcome)
-                await self.data_trails.note_result(ready.card, context, claim.outcome.content)
-                return claim.outcome
+                return await self._note_result(ready.card, context, claim.outcome)
             permit = await self._find_permit(ready.call, context, ruling, request_context)
             if permit is None:
                 claim.outcome = await self._refuse_or_ask(
@@ -349,8 +352,8 @@ class CallPipeline:
                     request_context=self._add_identity(request_context, context),
                 )
                 execution = await self.runner.run(run)
-            claim.outcome = await self._finish(execution, ready, permit, ruling, outcomes)
-            await self._note_data(execution, claim.outcome, judged.data, context)
+            outcome = await self._finish(execution, ready, permit, ruling, outcomes)
+            claim.outcome = await self._note_data(execution, outcome, judged.data, context)
             return claim.outcome
 
     def _add_identity(
@@ -373,11 +376,17 @@ class CallPipeline:
             tool_call.name == READ_RESULT_TOOL_NAME
             and self._catalog.snapshot.find(READ_RESULT_TOOL_NAME) is None
         ):
-            page = await run_read_result(self.results, tool_call, context)
-            if page.success:
-                await self.data_trails.note_untrusted(READ_RESULT_TOOL_NAME, context, page.content)
-            return page
+            return await self.read_result(tool_call, context)
         return None
+
+    async def read_result(self, tool_call: ToolCall, context: CallContext) -> Outcome:
+        """Return one page of a stored result, which counts as untrusted: it may be of any tool."""
+        page = await run_read_result(self.results, tool_call, context)
+        if not page.success:
+            return page
+        private = page.metadata.get("private") is True
+        await self.data_trails.note_untrusted(READ_RESULT_TOOL_NAME, context, page.content, private=private)
+        return await self._mark_result(page, context)
 
     def _prepare(
         self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder
@@ -413,14 +422,47 @@ class CallPipeline:
 
     async def _note_data(
         self, execution: Execution, outcome: Outcome, data: CallData, context: CallContext
-    ) -> None:
+    ) -> Outcome:
         """Record what entered the conversation, and what was stored from it. Errors of tools count."""
         if not execution.attempts:
-            return
+            return outcome
         card = self._catalog.full_snapshot.get(execution.call.tool)
         if card is not None:
-            await self.data_trails.note_result(card, context, outcome.content)
+            outcome = await self._note_result(card, context, outcome)
         await self.data_trails.note_write(execution.call, data)
+        return outcome
+
+    async def _note_result(self, card: ToolCard, context: CallContext, outcome: Outcome) -> Outcome:
+        outcome = await self._mark_result(outcome, context)
+        marked = bool(outcome.warnings)
+        await self.data_trails.note_result(card.key, card.labels, context, outcome.content, marked=marked)
+        return outcome
+
+    async def _mark_result(self, outcome: Outcome, context: CallContext) -> Outcome:
+        """Return the outcome with warnings, if its content addresses the model. Nothing is removed."""
+        if not (signs := await self._find_signs(outcome.content, context)):
+            return outcome
+        self._emit(context, ResultMarked, tool=outcome.tool, signs=signs)
+        return replace(outcome, warnings=signs)
+
+    async def _find_signs(self, text: str, context: CallContext) -> tuple[str, ...]:
+        if self.data_trails.preset == "off" and context.packet_id is None:
+            return ()
+        if len(text) > MAX_INSPECTED_INLINE:
+            return await run_in_thread(find_injection_signs, text)
+        return find_injection_signs(text)
+
+    async def note_material(
+        self, server: str, method: str, name: str, text: str, context: CallContext
+    ) -> tuple[str, ...]:
+        """Record a resource or prompt that a client is about to get as a source of its conversation. Return
+        what in it addresses the model.
+        """
+        signs = await self._find_signs(text, context)
+        labels = self._catalog.get_material_labels(server, method, name)
+        source = f"{server}/{method}"
+        await self.data_trails.note_result(source, labels, context, text, marked=bool(signs))
+        return signs
 
     async def _preview(self, call: Call, ruling: Ruling, outcomes: OutcomeBuilder) -> Outcome:
         """Return what would happen to the call. Nothing runs."""
@@ -781,7 +823,8 @@ class CallPipeline:
             return outcome
         card = self._catalog.full_snapshot.get(execution.call.tool) or ready.card
         digest = await build_fitted_digest(execution.result, card, context, self._settings)
-        kept = await self._keep_result(execution.result, digest, context)
+        private = card.has(DataLabel.PRIVATE)
+        kept = await self._keep_result(execution.result, digest, context, private=private)
         if not kept:
             digest = await build_fitted_digest(execution.result, card, context, self._settings, kept=False)
         self._emit(context, ResultDigested, tokens=digest.tokens, original_tokens=digest.original_tokens,
@@ -789,14 +832,16 @@ class CallPipeline:
         self._note_usage(execution, tokens=digest.original_tokens)
         return outcomes.build_answered(execution, ready.call, digest, kept=kept)
 
-    async def _keep_result(self, result: JsonObject, digest: Digest, context: CallContext) -> bool:
+    async def _keep_result(
+        self, result: JsonObject, digest: Digest, context: CallContext, *, private: bool
+    ) -> bool:
         """Store the full result if it was trimmed. Return False if the store failed; the call succeeded
         anyway.
         """
         if digest.handle is None:
             return True
         try:
-            await self.results.keep(context.call_id, result, caller=context.caller)
+            await self.results.keep(context.call_id, result, caller=context.caller, private=private)
         except StoreError as error:
             logger.warning("the result of %s could not be kept: %s", context.call_id, error)
             return False

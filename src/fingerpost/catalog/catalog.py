@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
+from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.injection import (
     RULES_ID,
     build_look,
@@ -53,13 +54,17 @@ from fingerpost.events import (
 )
 from fingerpost.records import (
     ChangedInstructions,
+    DataLabel,
     DroppedTool,
+    Effect,
     FindingKind,
+    Known,
     Listing,
     Pin,
     Quarantined,
     ScannedDefinition,
     Scope,
+    Source,
     ToolCard,
     UsageProfile,
     utc_now,
@@ -246,6 +251,15 @@ class Catalog:
             for definition in listing.definitions
         )
         return tuple(_mark_personal(one, listing.personal) for one in made)
+
+    def get_material_labels(self, server: str, method: str, name: str) -> Mapping[DataLabel, Known[bool]]:
+        """Return the data labels of a resource or prompt, as of a tool `server/method` that reads it. What is
+        not labelled in the settings counts as untrusted.
+        """
+        inferred = infer_labels(server, {"name": f"read {name}"}, Effect.READ)
+        unknown = Known(True, Source.DEFAULT, "others may have written it")  # noqa: FBT003
+        written = self._card_builder.overrides.find(f"{server}/{method}").labels
+        return {**inferred, DataLabel.UNTRUSTED: unknown, **written}
 
     def use_overrides(self, overrides: Sequence[ToolOverride], listings: Iterable[Listing]) -> None:
         """Apply changed overrides of the settings to the tools of these listings, which are all there are."""

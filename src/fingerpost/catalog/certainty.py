@@ -349,7 +349,8 @@ def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObj
         return f"its parameter {parameter!r} takes an address"
     if last in _BODIES and len(words) < 3 and opening not in _FILTER_PREFIXES:
         return f"its parameter {parameter!r} takes what would be written"
-    if last in _DESTINATIONS or tuple(words[-2:]) in _DESTINATION_PAIRS:
+    destination = last in _DESTINATIONS or tuple(words[-2:]) in _DESTINATION_PAIRS
+    if destination and not name.lower().endswith(f"_by_{parameter.lower()}"):  # what is looked for
         return f"its parameter {parameter!r} names a place to write to"
     if _LANGUAGES.search(parameter) or (
         to_singular(last) == "query"

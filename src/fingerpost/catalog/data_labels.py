@@ -34,8 +34,11 @@ class _ToolWords:
 
     @property
     def object(self) -> str:
-        """The last word of the name that is neither a verb nor a filler: what the tool is about."""
-        return next((word for word in reversed(self.name) if word not in _NO_OBJECTS), "")
+        """The last word of the name that is neither a verb nor a filler: what the tool is about. What follows
+        `by` only says how it is found: `get_file_by_id`.
+        """
+        end = self.name.index("by") if "by" in self.name[1:] else len(self.name)
+        return next((word for word in reversed(self.name[:end]) if word not in _NO_OBJECTS), "")
 
     @property
     def is_read(self) -> bool:
@@ -101,7 +104,7 @@ def _find_untrusted(words: _ToolWords) -> str:
         return ""
     if reason := words.find_in_name("web_names") or words.find_in_server("web_names"):
         return reason
-    if words.find_in_name("figures"):
+    if words.find_in_name("figures") or words.name[-1:] in (("day",), ("date",), ("time",)):
         return ""
     if words.name[-1:] == ("query",):
         return "its name says 'query': others may have entered what it returns"

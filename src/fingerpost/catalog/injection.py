@@ -16,8 +16,8 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
@@ -43,13 +43,45 @@ _TABLE: Final = read_data_table("fingerpost.catalog", "injection.toml")
 _SETS: Final = {name: frozenset(text.split()) for name, text in _TABLE["sets"].items()}
 
 
-class _Patterns(dict[str, re.Pattern[str]]):
+class _Pattern:
+    """Alternatives. One that names its clues is tried only if one of them is in the text."""
+
+    def __init__(self, parts: Iterable[str], flags: re.RegexFlag) -> None:
+        always: list[str] = []
+        self._clued: list[tuple[tuple[str, ...], re.Pattern[str]]] = []
+        for part in parts:
+            clues, mark, pattern = part.partition(" :: ")
+            if mark:
+                self._clued.append((tuple(clues.split(",")), re.compile(pattern, flags)))
+            else:
+                always.append(part)
+        self._always = re.compile("|".join(always), flags) if always else None
+
+    def search(self, text: str, start: int = 0, end: int = MAX_TEXT_LENGTH) -> re.Match[str] | None:
+        found = None if self._always is None else self._always.search(text, start, end)
+        if found is not None or not self._clued:
+            return found
+        lowered = text.lower()
+        for clues, pattern in self._clued:
+            for clue in clues:
+                if clue in lowered:
+                    found = pattern.search(text, start, end)
+                    break
+            if found is not None:
+                return found
+        return None
+
+    def match(self, text: str) -> re.Match[str] | None:
+        return None if self._always is None else self._always.match(text)
+
+
+class _Patterns(dict[str, _Pattern]):
     """The patterns of the table, compiled when they are first needed: most starts scan nothing."""
 
-    def __missing__(self, name: str) -> re.Pattern[str]:
+    def __missing__(self, name: str) -> _Pattern:
         exact = _TABLE["exact_patterns"].get(name)
         parts = _TABLE["patterns"][name] if exact is None else exact
-        compiled = self[name] = re.compile("|".join(parts), 0 if exact is not None else re.I | re.M)
+        compiled = self[name] = _Pattern(parts, re.NOFLAG if exact is not None else re.I | re.M)
         return compiled
 
 
@@ -59,6 +91,8 @@ _CODE: Final = Path(__file__)
 RULES_ID: Final = hashlib.sha256(
     json.dumps(_TABLE, sort_keys=True).encode() + (_CODE.read_bytes() if _CODE.is_file() else b"")
 ).hexdigest()[:16]
+_TOKEN = re.compile(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
+_PART = re.compile(r"[^\W_]+")
 _WIDE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -79,6 +113,87 @@ _STEM_LENGTHS: Final = tuple(sorted({len(stem) for stem in _STEMS}, reverse=True
 _WIDE_TERMS: Final = _read_terms("wide")
 _WIDE_TERM = re.compile("|".join(sorted(map(re.escape, _WIDE_TERMS), key=len, reverse=True)))
 _NO_TAGS: Final = frozenset[str]()
+
+# Which meanings occur in a text is one number, a bit for each, so that most rules need not be tried. `clues`
+# of the table are words without which a pattern cannot match.
+_CLUES: Final = {
+    word: frozenset(name for name, text in _TABLE["clues"].items() if word in text.split())
+    for word in frozenset(word for text in _TABLE["clues"].values() for word in text.split())
+}
+_BITS: Final = {name: 1 << number for number, name in enumerate(sorted({*_TABLE["words"], *_TABLE["clues"]}))}
+_ADDRESS_BIT: Final = 1 << len(_BITS)
+_ASCII_WORDS: Final = "".join(
+    chr(code).lower() if chr(code).isalnum() else " " for code in range(128)
+)  # by code: letters in lower case and digits stay, everything else separates words
+_MAX_KNOWN_MASKS: Final = 50_000
+_known_masks: dict[str, int] = {}
+
+
+def _list_words(text: str) -> list[str]:
+    """Return the words of a text in lower case, quickly: parts of names are words of their own."""
+    if text.isascii():
+        return text.translate(_ASCII_WORDS).split()
+    return [part for word in _TOKEN.findall(text.lower()) for part in (word, *_PART.findall(word))]
+
+
+def _get_mask(words: Iterable[str], text: str) -> int:
+    """Return the bits of the meanings that these words of the text have."""
+    mask = _ADDRESS_BIT if _may_have_address(text) else 0
+    for word in words:
+        known = _known_masks.get(word)
+        mask |= _compute_mask(word) if known is None else known
+    if not text.isascii() and _WIDE_SCRIPT.search(text):
+        for found in islice(_WIDE_TERM.finditer(text), _MAX_SENTENCE_WORDS):
+            for tag in _WIDE_TERMS[found[0]]:
+                mask |= _BITS[tag]
+    return mask
+
+
+def _may_have_address(text: str) -> bool:
+    """Return whether an address or the name of a channel may stand here; numbers are found among words."""
+    if "@" in text or "#" in text or "+" in text:
+        return True
+    return text.count(".") > text.count(". ") + text.count(".\n") + text.endswith(".")
+
+
+def _compute_mask(word: str) -> int:
+    if word.isascii() and not word.isalpha() and word not in _CLUES:  # with a digit: a part of an address
+        return _ADDRESS_BIT
+    mask = 0
+    for tag in _get_tags(word) | _get_tags(f".{word}") | _CLUES.get(word, _NO_TAGS):
+        mask |= _BITS[tag]
+    if len(_known_masks) >= _MAX_KNOWN_MASKS:
+        _known_masks.clear()
+    _known_masks[word] = mask
+    return mask
+
+
+class _Clues:
+    """The bits without which a rule cannot apply: alternatives, each of which needs a bit of every group."""
+
+    def __init__(self, *alternatives: str) -> None:
+        """An alternative is written `not tell|ask`: a bit of `not`, and one of `tell` or `ask`. A meaning
+        stands for all languages.
+        """
+        self._alternatives = tuple(
+            tuple(self._read_group(group) for group in one.split()) for one in alternatives
+        )
+
+    @staticmethod
+    def _read_group(group: str) -> int:
+        names = [form for name in group.split("|") for form in (name, f"{name}+")]
+        if "address" in names:
+            return _ADDRESS_BIT | sum(_BITS.get(name, 0) for name in names)
+        return sum(_BITS.get(name, 0) for name in names)
+
+    def fit(self, mask: int) -> bool:
+        for groups in self._alternatives:
+            for group in groups:
+                if not mask & group:
+                    break
+            else:
+                return True
+        return False
 
 
 def _matches(name: str, text: str) -> bool:
@@ -116,6 +231,11 @@ _UNDISPLAYED = re.compile(
     re.IGNORECASE,
 )
 _PUSHED = re.compile(r"(?<=\S)(?:[^\S\n]{60,}+\S|(?:[^\S\n]*+\n){16,}+[^\S\n]*+\S)")
+_MIN_PUSHED: Final = 18  # characters: sixteen empty lines between two words
+_WIDE_GAP: Final = " " * 60
+_BLANKS_AS_LETTERS: Final = str.maketrans("\t\n\r\x0b\x0c", "bbbbb")
+_TABS_AS_SPACES: Final = str.maketrans("\t\r\x0b\x0c", "    ")
+_BLANK = re.compile(r"[^\S\n]")
 _COLUMNS = re.compile(r"\S {3,}\S")
 _EMOJI_JOINER = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0f]")
 _JOINING_SCRIPT = re.compile("[\u0600-\u06ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\ufefe]")  # joiners are spelling
@@ -123,7 +243,8 @@ _JOINING_SCRIPT = re.compile("[\u0600-\u06ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\uf
 
 def find_hidden_text(text: str) -> Iterator[TextSign]:
     """Yield what in this text a person does not see."""
-    if text.isascii() and text.isprintable() and "    " not in text:
+    if text.isascii():
+        yield from _find_hidden_ascii(text)
         return
     plain = _FLAG.sub("", text)
     if tags := "".join(_TAGS.findall(plain)):
@@ -134,15 +255,29 @@ def find_hidden_text(text: str) -> Iterator[TextSign]:
     spelled = _JOINING_SCRIPT.search(joined) is not None
     if _ZERO_WIDTH_RUN.search(joined) or (not spelled and len(_INSIDE_WORD.findall(joined)) >= 3):
         yield _hidden("holds characters of no width", _cut(joined, _ZERO_WIDTH_CHARACTER.search(joined)))
-    if (found := _ESCAPE_SEQUENCE.search(plain)) is not None:
-        yield _hidden("holds terminal escapes", _cut(plain, found))
-    elif (found := _CONTROL.search(plain)) is not None:
-        reason = "holds control characters"
-        yield TextSign(FindingKind.HIDDEN, reason, _cut(plain, found), Severity.WARNING)
+    yield from _find_hidden_ascii(plain)
+
+
+def _find_hidden_ascii(plain: str) -> Iterator[TextSign]:
+    """Yield what can hide text without special letters: escapes, control characters, blank space."""
+    if not plain.isprintable() and not plain.translate(_BLANKS_AS_LETTERS).isprintable():
+        if (found := _ESCAPE_SEQUENCE.search(plain)) is not None:
+            yield _hidden("holds terminal escapes", _cut(plain, found))
+        elif (found := _CONTROL.search(plain)) is not None:
+            reason = "holds control characters"
+            yield TextSign(FindingKind.HIDDEN, reason, _cut(plain, found), Severity.WARNING)
+    if len(plain) < _MIN_PUSHED or not _has_wide_gap(plain):
+        return
     if (found := _PUSHED.search(plain)) is not None and len(_COLUMNS.findall(plain)) <= 3:
         rest = plain[found.end() - 1 :].strip()
         if len(rest.split()) >= 4 or _WIDE_SCRIPT.search(rest):
             yield _hidden("pushes text out of view with blank space", rest[:_MAX_SHOWN])
+
+
+def _has_wide_gap(text: str) -> bool:
+    """Return whether there may be blank space that pushes text out of view."""
+    blank = text.translate(_TABS_AS_SPACES) if text.isascii() else _BLANK.sub(" ", text)
+    return _WIDE_GAP in blank or "\n\n\n\n" in blank.replace(" ", "")
 
 
 def _hidden(reason: str, words: str) -> TextSign:
@@ -165,6 +300,8 @@ _CONFUSABLE: Final = str.maketrans(
     "авеѕікмнорстухԁјһӏԛԝгпъьѵαβεικνορτυχγωɡıⅼ", "abesikmhopctyxdjhlqwrnbbvabeiknoptuxywgil"
 )
 _LEET: Final = str.maketrans("013457$@", "oieastsa")
+_MAX_LEET_LENGTH: Final = 20
+_MIN_SPACED: Final = 4  # different letters
 _LEET_WORD = re.compile(r"\b[a-z0-9$@]{4,20}\b", re.IGNORECASE)
 _SPACED = re.compile(r"(?<!\w)(?:\w[ \u00a0.\-_*]){3,}\w(?!\w)")
 _WORD = re.compile(r"\w+")
@@ -199,7 +336,6 @@ _SENTENCE_END = re.compile(
     r"[.!?…](?=\s|$|[\"'”’)\]])|[。！？।]|\n\s*\n|\n(?=[ \t]*[-*#•\d\[<])|\n(?=[ \t]*[A-Z])"
 )
 _LINE_IN_SENTENCE = re.compile(r"(?<=[a-z,])\n[ \t]*(?=[a-z`'\"~])")
-_TOKEN = re.compile(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
 
 
 @frozen(kw_only=False)
@@ -252,10 +388,9 @@ class _Sentence:
         return self.has("talk", "you", "context", "instruction") and _matches("context_phrase", self.text)
 
 
-def _split_sentences(text: str) -> Iterator[_Sentence]:
-    for number, part in enumerate(islice(_SENTENCE_END.split(text), _MAX_SENTENCES)):
-        if part.strip():
-            yield _Sentence(part.strip(), number, _tag_words(part))
+def _split_sentences(text: str) -> Iterator[str]:
+    for part in islice(_SENTENCE_END.split(_LINE_IN_SENTENCE.sub(" ", text)), _MAX_SENTENCES):
+        yield part.strip()
 
 
 def _tag_words(text: str) -> dict[str, list[int]]:
@@ -313,15 +448,39 @@ def _is_secret_parameter(name: str) -> bool:
     return bool(name) and not _SETS["secret_parameters"].isdisjoint(map(to_singular, split_words(name)))
 
 
-@frozen(kw_only=False)
 class _SentenceForm:
-    """How a sentence speaks."""
+    """How a sentence speaks. Each answer is worked out when a rule needs it."""
 
-    opening: bool  # it says what the tool does
-    addressed: bool  # it says what the model must do
-    called: bool  # it speaks to the model by name
-    imperative: bool
-    timed: bool  # it says when: before a tool is used, whenever something happens
+    def __init__(self, sentence: _Sentence, place: _Place, *, marked: bool) -> None:
+        """`marked`: the sentence stands in a tag such as <IMPORTANT>."""
+        self._sentence = sentence
+        self._marked = marked
+        self.opening = sentence.number == 0 and place.described  # it says what the tool does
+
+    @cached_property
+    def addressed(self) -> bool:
+        """Whether it says what the model must do."""
+        sentence = self._sentence
+        if self._marked or _has_near_any(sentence, "model", "must", 4):
+            return True
+        return sentence.has("you", "model", "user") and _matches("addressed", sentence.text)
+
+    @cached_property
+    def called(self) -> bool:
+        """Whether it speaks to the model by name."""
+        vocative = _PATTERNS["vocative"].search(self._sentence.text) if self._sentence.has("model") else None
+        return vocative is not None and (not self.opening or vocative[0].endswith(":"))
+
+    @cached_property
+    def imperative(self) -> bool:
+        told = _opens_with_verb("imperative_opening", self._sentence.text) or self._sentence.has("must+")
+        return told and not self.opening
+
+    @cached_property
+    def timed(self) -> bool:
+        """Whether it says when: before a tool is used, whenever something happens."""
+        text = self._sentence.text
+        return self._sentence.has("when") and (_matches("timed", text) or _opens_with_verb("condition", text))
 
     @property
     def is_instruction(self) -> bool:
@@ -331,21 +490,6 @@ class _SentenceForm:
     def is_directive(self) -> bool:
         """Whether it is an instruction, or says when something must happen."""
         return self.is_instruction or self.timed
-
-
-def _classify_sentence(sentence: _Sentence, place: _Place, *, marked: bool) -> _SentenceForm:
-    """Return how this sentence speaks; `marked` if it stands in a tag such as <IMPORTANT>."""
-    text = sentence.text
-    opening = sentence.number == 0 and place.described
-    vocative = _PATTERNS["vocative"].search(text) if sentence.has("model") else None
-    addressed = sentence.has("you", "model", "user") and _matches("addressed", text)
-    return _SentenceForm(
-        opening=opening,
-        addressed=marked or addressed or _has_near_any(sentence, "model", "must", 4),
-        called=vocative is not None and (not opening or vocative[0].endswith(":")),
-        imperative=not opening and (_opens_with_verb("imperative_opening", text) or sentence.has("must+")),
-        timed=sentence.has("when") and (_matches("timed", text) or _opens_with_verb("condition", text)),
-    )
 
 
 def _has_near_any(sentence: _Sentence, one: str, other: str, reach: int) -> bool:
@@ -575,39 +719,104 @@ def _hints(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     return not place.result and _MIN_HINT_WEIGHT <= _weigh(sentence, place, form) < _MIN_WEIGHT
 
 
-_RULES: Final[tuple[tuple[FindingKind, str, _Rule], ...]] = (
-    (FindingKind.INSTRUCTION, "asks to ignore instructions", _overrides),
-    (FindingKind.INSTRUCTION, "asks to keep something from the person", _conceals),
-    (FindingKind.INSTRUCTION, "asks to go round approvals or to obey what is read", _bypasses),
-    (FindingKind.INSTRUCTION, "speaks to the model by name", _calls_model),
-    (FindingKind.INSTRUCTION, "gives a rule for everything that follows", _rules_on),
-    (FindingKind.INSTRUCTION, "asks to run a command", _runs_command),
-    (FindingKind.SECRET, "asks for files with secrets", _wants_file),
-    (FindingKind.SECRET, "asks for secrets", _wants_secret),
-    (FindingKind.SECRET, "asks for personal data", _wants_personal),
-    (FindingKind.CONTEXT, "asks for the conversation or the model's instructions", _wants_context),
-    (FindingKind.INSTRUCTION, "asks to send something to a fixed place", _sends_out),
-    (FindingKind.SHADOWING, "changes how tools of others are used", _shadows),
-    (FindingKind.INSTRUCTION, "tells the model to use a tool or to take a role", _orders),
-    (FindingKind.INSTRUCTION, "is a choice that says what to do", _instructs_in_value),
-    (FindingKind.INSTRUCTION, "tells the model to do what is not this tool's task", _weighs),
-    (FindingKind.INSTRUCTION, "may tell the model to do what is not this tool's task", _hints),
+_DIRECTED: Final = (
+    "send|pass|read|harm address|secret|keys|secret_name|context|instruction|held|hide|model|personal|command"
 )
+_WEIGHED: Final = _Clues(f"{_DIRECTED}|user")
+_NamedRule = tuple[FindingKind, str, _Rule, _Clues]
+_RULES: Final[tuple[_NamedRule, ...]] = (
+    (FindingKind.INSTRUCTION, "asks to ignore instructions", _overrides, _Clues("ignore")),
+    (
+        FindingKind.INSTRUCTION,
+        "asks to keep something from the person",
+        _conceals,
+        _Clues("hide", "not tell|ask|user|see", "tell user|see"),
+    ),
+    (
+        FindingKind.INSTRUCTION,
+        "asks to go round approvals or to obey what is read",
+        _bypasses,
+        _Clues("bypass ask|obey|instruction", "not ask user|whole"),
+    ),
+    (FindingKind.INSTRUCTION, "speaks to the model by name", _calls_model, _Clues("model")),
+    (FindingKind.INSTRUCTION, "gives a rule for everything that follows", _rules_on, _Clues("last when")),
+    (FindingKind.INSTRUCTION, "asks to run a command", _runs_command, _Clues("command")),
+    (FindingKind.SECRET, "asks for files with secrets", _wants_file, _Clues("path")),
+    (FindingKind.SECRET, "asks for secrets", _wants_secret, _Clues("secret|keys|secret_name")),
+    (FindingKind.SECRET, "asks for personal data", _wants_personal, _Clues("personal")),
+    (
+        FindingKind.CONTEXT,
+        "asks for the conversation or the model's instructions",
+        _wants_context,
+        _Clues("context|instruction", "held talk|you"),
+    ),
+    (
+        FindingKind.INSTRUCTION,
+        "asks to send something to a fixed place",
+        _sends_out,
+        _Clues("address|place send|pass|read|subst"),
+    ),
+    (FindingKind.SHADOWING, "changes how tools of others are used", _shadows, _Clues("shadow")),
+    (
+        FindingKind.INSTRUCTION,
+        "tells the model to use a tool or to take a role",
+        _orders,
+        _Clues("order you|must|when"),
+    ),
+    (FindingKind.INSTRUCTION, "tells the model to do what is not this tool's task", _weighs, _WEIGHED),
+    (FindingKind.INSTRUCTION, "may tell the model to do what is not this tool's task", _hints, _WEIGHED),
+)
+_VALUE_RULE: Final[_NamedRule] = (
+    FindingKind.INSTRUCTION,
+    "is a choice that says what to do",
+    _instructs_in_value,
+    _Clues(""),
+)
+_ROLE_CLUES: Final = _Clues("role")
 
 
-def _find_addressing(text: str, place: _Place) -> Iterator[TextSign]:
-    """Yield what in this text addresses the model."""
+# Results speak of anything, so more is asked of them. `_wants_personal` and `_hints` are not for them.
+_RESULT_CLUES: Final[Mapping[_Rule, _Clues]] = {
+    _conceals: _Clues("hide", "not tell|ask|see user|model|must"),
+    _bypasses: _Clues(
+        "bypass ask|obey|instruction model|user|you|must", "bypass instruction", "not ask user"
+    ),
+    _wants_personal: _Clues(),
+    _wants_context: _Clues("context|instruction send|pass|read", "held talk|you send|pass|read"),
+    _shadows: _Clues("altered"),
+    _weighs: _Clues(f"{_DIRECTED} you|model|must"),
+    _hints: _Clues(),
+}
+
+
+@lru_cache(maxsize=8192)
+def _get_rules(mask: int, *, result: bool) -> tuple[_NamedRule, ...]:
+    """Return the rules that may apply to a text with these meanings."""
+    special = _RESULT_CLUES if result else {}
+    return tuple(rule for rule in _RULES if special.get(rule[2], rule[3]).fit(mask))
+
+
+def _find_addressing(text: str, place: _Place, words: Collection[str]) -> Iterator[TextSign]:
+    """Yield what in this text addresses the model. `words` are those of the text."""
+    mask = _get_mask(words, text)
     known = place.chatty or place.secure
-    if not known and (found := _PATTERNS["role_mark"].search(text)) is not None:
-        reason = "imitates a message of the system or of another role"
-        yield TextSign(FindingKind.INSTRUCTION, reason, _cut(text, found))
+    if not known and ("<|" in text or _ROLE_CLUES.fit(mask)):
+        found = _PATTERNS["role_mark"].search(text)
+        if found is not None:
+            reason = "imitates a message of the system or of another role"
+            yield TextSign(FindingKind.INSTRUCTION, reason, _cut(text, found))
+    if not _get_rules(mask, result=place.result) and not place.choice:
+        return
     tag = None if known or "<" not in text else _PATTERNS["role_tag"].search(text)
-    for sentence in _split_sentences(_LINE_IN_SENTENCE.sub(" ", text)):
-        if not sentence.places and not _matches("sensitive_path", sentence.text):
+    for number, part in enumerate(_split_sentences(text)):
+        mask = _get_mask(_list_words(part), part)
+        rules = _get_rules(mask, result=place.result) + ((_VALUE_RULE,) if place.choice else ())
+        if not rules:
             continue
+        sentence = _Sentence(part, number, _tag_words(part))
         marked = tag is not None and text.find(sentence.text[:20]) >= tag.start()
-        form = _classify_sentence(sentence, place, marked=marked)
-        for kind, reason, rule in _RULES:
+        form = _SentenceForm(sentence, place, marked=marked)
+        for kind, reason, rule, _ in rules:
             if rule(sentence, place, form):
                 severity = Severity.WARNING if rule in (_wants_personal, _hints) else Severity.SERIOUS
                 yield TextSign(kind, reason, sentence.text[:_MAX_SHOWN], severity)
@@ -616,11 +825,21 @@ def _find_addressing(text: str, place: _Place) -> Iterator[TextSign]:
 # Encoded parts
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_BASE64_RUNS: Final = "".join(
+    chr(code) if chr(code).isalnum() or chr(code) in "+/_-" else " " for code in range(128)
+)
+_MIN_ESCAPES: Final = 12
+_MIN_BLANKS: Final = 2  # in a string that can be a sentence
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
 _PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}){12,}")
 _ENTITIES = re.compile(r"(?:&#x?[0-9a-fA-F]{2,6};){12,}")
 _ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}){12,}")
 _ESCAPE = re.compile(r"\\[ux]([0-9a-fA-F]{2,4})")
+_ESCAPED_FORMS: Final[tuple[tuple[str, re.Pattern[str], str, Callable[[str], str]], ...]] = (
+    ("%", _PERCENT, "percent signs", unquote),
+    ("&#", _ENTITIES, "HTML entities", html.unescape),
+    ("\\", _ESCAPES, "escapes", lambda text: _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)),
+)
 _READABLE = re.compile(r"\b[A-Za-z]{2,30}(?:[\s,.:;'~/_-]{1,4}[A-Za-z0-9]{1,30}){3}")
 _ROTATED: Final = frozenset(codecs.encode(word, "rot13") for word in _SETS["telling"])
 _REVERSED: Final = frozenset(word[::-1] for word in _SETS["telling"])
@@ -628,19 +847,24 @@ _REVERSED: Final = frozenset(word[::-1] for word in _SETS["telling"])
 
 def _decode_parts(text: str) -> Iterator[tuple[str, str]]:
     """Yield the texts that are encoded in this one, each after the name of its encoding."""
-    if not any(len(word) >= _MIN_ENCODED for word in text.split()):
+    if len(text) < _MIN_ENCODED:
         return
-    for found in islice(_BASE64.finditer(text), _MAX_ENCODED):
-        for decoded in _decode_base64(found[0]):
-            yield "base64", decoded
-    for found in islice(_HEX.finditer(text), _MAX_ENCODED):
-        yield "hexadecimal", _read_bytes(binascii.unhexlify(found[0]))
-    for found in islice(_PERCENT.finditer(text), _MAX_ENCODED):
-        yield "percent signs", unquote(found[0])
-    for found in islice(_ENTITIES.finditer(text), _MAX_ENCODED):
-        yield "HTML entities", html.unescape(found[0])
-    for found in islice(_ESCAPES.finditer(text), _MAX_ENCODED):
-        yield "escapes", _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), found[0])
+    if _has_long_run(text):
+        for found in islice(_BASE64.finditer(text), _MAX_ENCODED):
+            yield from (("base64", decoded) for decoded in _decode_base64(found[0]))
+        for found in islice(_HEX.finditer(text), _MAX_ENCODED):
+            yield "hexadecimal", _read_bytes(binascii.unhexlify(found[0]))
+    for sign, pattern, encoding, decode in _ESCAPED_FORMS:
+        if text.count(sign) >= _MIN_ESCAPES:
+            for found in islice(pattern.finditer(text), _MAX_ENCODED):
+                yield encoding, decode(found[0])
+
+
+def _has_long_run(text: str) -> bool:
+    """Return whether enough letters of base64 stand in a row."""
+    if not text.isascii():
+        return _BASE64.search(text) is not None
+    return max(map(len, text.translate(_BASE64_RUNS).split()), default=0) >= _MIN_ENCODED
 
 
 def _decode_base64(part: str) -> Iterator[str]:
@@ -661,12 +885,11 @@ def _read_bytes(raw: bytes) -> str:
     return text if text.replace("\n", " ").isprintable() and "\ufffd" not in text else ""
 
 
-def _list_variants(text: str) -> Iterator[tuple[str, str]]:
+def _list_variants(text: str, words: Set[str]) -> Iterator[tuple[str, str]]:
     """Yield other ways to read this text, each after the name of the way."""
-    if _SPACED.search(text):
+    if sum(len(word) == 1 and word.isalpha() for word in words) >= _MIN_SPACED and _SPACED.search(text):
         yield "spaces between letters", _SPACED.sub(lambda found: re.sub(r"[\W_]", "", found[0]), text)
-    words = set(_TOKEN.findall(text.lower()))
-    odd = [word for word in words if not word.isalpha()]
+    odd = [word for word in words if len(word) <= _MAX_LEET_LENGTH and not word.isalpha()]
     if sum(word.translate(_LEET) in _SETS["telling"] for word in odd) >= 2:
         yield "digits as letters", _LEET_WORD.sub(lambda found: found[0].lower().translate(_LEET), text)
     if len(words & _ROTATED) >= 2:
@@ -675,12 +898,20 @@ def _list_variants(text: str) -> Iterator[tuple[str, str]]:
         yield "reversed letters", text[::-1]
 
 
+def _addresses_model(hidden: str) -> bool:
+    cleaned = _clean(hidden)
+    return any(_find_addressing(cleaned, _HIDDEN_PLACE, _list_words(cleaned)))
+
+
 def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
     """Yield everything in this text that is hidden, encoded or addresses the model."""
+    if text.isascii() and text.isalpha() and len(text) < _MIN_ENCODED:
+        return  # one word
     cleaned = _clean(text)
-    yield from _find_addressing(cleaned, place)
-    for encoding, decoded in (*_decode_parts(cleaned), *_list_variants(cleaned)):
-        if _READABLE.search(decoded) and any(_find_addressing(_clean(decoded), _HIDDEN_PLACE)):
+    words = set(_list_words(cleaned))
+    yield from _find_addressing(cleaned, place, words)
+    for encoding, decoded in (*_decode_parts(cleaned), *_list_variants(cleaned, words)):
+        if _READABLE.search(decoded) and _addresses_model(decoded):
             reason = f"holds text for the model, encoded with {encoding}"
             yield TextSign(FindingKind.ENCODED, reason, decoded[:_MAX_SHOWN])
     if place.result:
@@ -691,14 +922,29 @@ def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
     for pattern, what in ((_COMMENT, "a comment"), (_UNDISPLAYED, "an element that is not shown")):
         for found in islice(pattern.finditer(text), _MAX_ENCODED):
             inner = _clean(next((group for group in found.groups() if group), ""))
-            if any(_find_addressing(inner, _HIDDEN_PLACE)) or _matches("vocative", inner):
+            if _addresses_model(inner) or _matches("vocative", inner):
                 yield _hidden(f"holds text for the model in {what}", inner.strip()[:_MAX_SHOWN])
 
 
 def find_result_signs(text: str) -> tuple[TextSign, ...]:
     """Return what in the text of a result addresses the model, each reason once."""
-    signs = (sign for sign in _find_signs(text[:MAX_TEXT_LENGTH], _RESULT_PLACE))
+    if text.lstrip()[:1] in ("{", "["):
+        text = _extract_prose(text)
+    parts = (text[start : start + MAX_TEXT_LENGTH] for start in range(0, len(text), MAX_TEXT_LENGTH))
+    signs = (sign for part in parts for sign in _find_signs(part, _RESULT_PLACE))
     return tuple({sign.reason: sign for sign in signs}.values())
+
+
+def _extract_prose(data: str) -> str:
+    """Return the strings of JSON that can be sentences, each as a paragraph."""
+    parts = data.replace('\\"', "'").split('"')
+    prose = (part for part in parts if part.count(" ") >= _MIN_BLANKS or _is_dense(part))
+    return "\n\n".join(prose).replace("\\n", "\n")
+
+
+def _is_dense(part: str) -> bool:
+    """Return whether a text without blanks may hold something: it is encoded, or its script has none."""
+    return len(part) >= _MIN_ENCODED or not part.isascii()
 
 
 # Definitions

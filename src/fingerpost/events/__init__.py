@@ -18,6 +18,7 @@ from fingerpost.events.call import CallReplayed as CallReplayed
 from fingerpost.events.call import CallRuled as CallRuled
 from fingerpost.events.call import FallbackTaken as FallbackTaken
 from fingerpost.events.call import ResultDigested as ResultDigested
+from fingerpost.events.call import ResultMarked as ResultMarked
 from fingerpost.events.codec import StepLines as StepLines
 from fingerpost.events.codec import UnknownEvent as UnknownEvent
 from fingerpost.events.codec import decode as decode

@@ -200,6 +200,19 @@ class ResultDigested(CallEvent):
 
 
 @frozen
+class ResultMarked(CallEvent):
+    """The result contains text that addresses the model or is hidden. It counts as untrusted."""
+
+    audited: ClassVar[bool] = True
+
+    tool: str
+    signs: tuple[str, ...]
+
+    def summary(self) -> str:
+        return f"the result of {self.tool} may contain instructions: it {'; '.join(self.signs)}"
+
+
+@frozen
 class CallFinished(CallEvent):
     """The call ended, with any outcome."""
 

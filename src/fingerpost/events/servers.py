@@ -280,10 +280,12 @@ class MaterialRead(Event):
     success: bool
     detail: str = ""
     milliseconds: float = 0.0
+    signs: tuple[str, ...] = ()  # of text in it that addresses the model or is hidden
 
     def summary(self) -> str:
         what = f"{self.method} {self.name} of {self.server or 'no server'} for {self.caller}: "
-        return what + (self.detail or "succeeded" if self.success else f"failed {self.detail}".rstrip())
+        what += self.detail or "succeeded" if self.success else f"failed {self.detail}".rstrip()
+        return f"{what}; it {'; '.join(self.signs)}" if self.signs else what
 
 
 @frozen

@@ -34,6 +34,7 @@ from fingerpost.records import (
     Effect,
     Json,
     JsonObject,
+    Known,
     Pending,
     Ruling,
     Source,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from fingerpost.store.trust import DataFlowStore
 
 Preset = Literal["off", "default", "autonomous", "strict"]
+DataLabels = Mapping[DataLabel, Known[bool]]
 
 UNTRUSTED_RULE: Final = "data flow: untrusted content"
 PRIVATE_RULE: Final = "data flow: private data"
@@ -426,7 +428,10 @@ def compute_marks(text: str, *, searching: bool = False) -> frozenset[int]:
     """
     folded = _fold(text[:100_000])
     words = _WORD.findall(folded)
-    sizes = (1, 2, 3, _SHINGLE_WORDS) if searching else (min(len(words), _SHINGLE_WORDS),)
+    # One plain word says nothing: a channel called `general` must not make all results with it untrusted.
+    sizes = (
+        (2, 3, _SHINGLE_WORDS) if searching else (min(len(words), _SHINGLE_WORDS) if len(words) > 1 else 0,)
+    )
     pieces = {name.strip(_EDGES) for name in _IDENTIFIER.findall(folded)}
     pieces = {name for name in pieces if len(name) >= _MIN_IDENTIFIER_LENGTH}
     for size in sizes:
@@ -622,24 +627,35 @@ class DataTrails:
         since = utc_now() - PRINCIPAL_AGE
         return tuple(source for source in trail.sources if source.at >= since)
 
-    async def note_result(self, card: ToolCard, context: CallContext, text: str) -> None:
-        """Record the labels of a result that the caller is about to get."""
+    async def note_result(
+        self, tool: str, known: DataLabels, context: CallContext, text: str, *, marked: bool = False
+    ) -> None:
+        """Record the labels of a result that the caller is about to get. One that is `marked`, because its
+        text addresses the model, is untrusted whatever is known of its tool.
+        """
         if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
             return
-        labels = [label for label in (DataLabel.UNTRUSTED, DataLabel.PRIVATE) if card.has(label)]
-        if DataLabel.UNTRUSTED not in labels and await self._was_stored(text):
+        labels = [
+            label
+            for label in (DataLabel.UNTRUSTED, DataLabel.PRIVATE)
+            if (found := known.get(label)) is not None and found.value
+        ]
+        if DataLabel.UNTRUSTED not in labels and (marked or await self._was_stored(text)):
             labels.append(DataLabel.UNTRUSTED)
-        trusted = card.get_label(DataLabel.UNTRUSTED).source is Source.WRITTEN
+        written = known.get(DataLabel.UNTRUSTED)
+        trusted = written is not None and written.source is Source.WRITTEN
         if not labels and not trusted:
             return
         trail = self._get_trail(key)
         is_untrusted = DataLabel.UNTRUSTED in labels
         if is_untrusted or trusted:
-            trail.seen.append(SeenText(tool=card.key, text=text[:MAX_SEEN_LENGTH], trusted=not is_untrusted))
+            trail.seen.append(SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH], trusted=not is_untrusted))
         for label in labels:
-            await self._record(key, trail, card.key, label, context.call_id)
+            await self._record(key, trail, tool, label, context.call_id)
 
-    async def note_untrusted(self, tool: str, context: CallContext, text: str) -> None:
+    async def note_untrusted(
+        self, tool: str, context: CallContext, text: str, *, private: bool = False
+    ) -> None:
         """Record untrusted content that is no result of a tool here: a page of a stored result, the result of
         a client's own tool.
         """
@@ -648,6 +664,8 @@ class DataTrails:
         trail = self._get_trail(key)
         trail.seen.append(SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH]))
         await self._record(key, trail, tool, DataLabel.UNTRUSTED, context.call_id)
+        if private:
+            await self._record(key, trail, tool, DataLabel.PRIVATE, context.call_id)
 
     async def _record(self, key: str, trail: _Trail, tool: str, label: DataLabel, call_id: str) -> None:
         if (tool, label) in trail.recorded:

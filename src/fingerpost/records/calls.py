@@ -291,6 +291,7 @@ class Outcome:
         code: the server's error code, if it returned an error
         data: the server's error data
         metadata: further facts about a failure
+        warnings: parts of the content that look like instructions for the model, or are hidden
     """
 
     call_id: str
@@ -311,6 +312,7 @@ class Outcome:
     code: int | None = None
     data: Json = None
     metadata: JsonObject = field(default_factory=dict[str, Json])
+    warnings: tuple[str, ...] = ()
 
     __repr__ = build_repr("tool", "success", "error", "content")
 

@@ -341,6 +341,6 @@ def find_injection_signs(text: str) -> tuple[str, ...]:
     if len(text) > 2 * _MAX_INSPECTED_LENGTH:
         text = f"{text[:_MAX_INSPECTED_LENGTH]}\n{text[-_MAX_INSPECTED_LENGTH:]}"
     signs = [sign.reason for sign in (*find_result_signs(text), *find_hidden_text(text))]
-    if _FENCE_END.search(text):
+    if "</data-" in text and _FENCE_END.search(text):
         signs.append("tries to close the fence around it")
     return tuple(dict.fromkeys(signs))

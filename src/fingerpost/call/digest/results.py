@@ -10,6 +10,7 @@ import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
@@ -101,6 +102,7 @@ _MIN_PAGE_TOKENS: Final = 50
 _HANDLE_LETTERS: Final = 13  # 61 bits
 _HANDLE: Final = re.compile(rf"\bres_[a-z]{{{_HANDLE_LETTERS}}}\b")
 _MAX_HANDLES: Final = 8
+_PRIVATE_MARK: Final = b" private"  # after the JSON of the caller's name
 
 
 @frozen
@@ -113,6 +115,7 @@ class ResultPage:
     pages: int  # estimated for texts of millions of characters
     tokens: int
     references: tuple[str, ...] = ()
+    private: bool = False  # of a tool that reads private data
 
 
 def build_handle(call_id: str) -> str:
@@ -139,13 +142,16 @@ class ResultStore:
         self._keep_seconds = keep_seconds
         self._page_starts = PageStartCache()
 
-    async def keep(self, call_id: str, result: JsonObject, *, caller: str | None = None) -> str:
-        """Store the result, or as much of its text as the size limit allows. Return its handle."""
+    async def keep(
+        self, call_id: str, result: JsonObject, *, caller: str | None = None, private: bool = False
+    ) -> str:
+        """Store the result, or as much of its text as the size limit allows. Return its handle. `private`: it
+        is of a tool that reads private data.
+        """
         packed = await anyio.to_thread.run_sync(_pack, result)
         handle = build_handle(call_id)
-        await self._cache.put(
-            CACHE_SPACE, handle, (json.dumps(caller).encode() + b"\n" + packed), ttl=self._keep_seconds
-        )
+        head = json.dumps(caller).encode() + (_PRIVATE_MARK if private else b"")
+        await self._cache.put(CACHE_SPACE, handle, head + b"\n" + packed, ttl=self._keep_seconds)
         return handle
 
     async def read_page(
@@ -155,11 +161,13 @@ class ResultStore:
 
         A caller can read only its own results. Without a caller, the operator reads any result.
         """
-        packed = await self._get(handle, caller)
-        if packed is None:
+        kept = await self._get(handle, caller)
+        if kept is None:
             return None
+        packed, private = kept
         tokens = max(_MIN_PAGE_TOKENS, tokens)
-        return await anyio.to_thread.run_sync(_build_page, packed, handle, page, tokens, self._page_starts)
+        found = await anyio.to_thread.run_sync(_build_page, packed, handle, page, tokens, self._page_starts)
+        return None if found is None else replace(found, private=private)
 
     async def is_kept(self, handle: str, *, caller: str | None) -> bool:
         """Return whether this caller can read the result now (see `read_page`)."""
@@ -167,17 +175,19 @@ class ResultStore:
 
     async def read_part(self, handle: str, index: int) -> tuple[str, bytes] | None:
         """Return the kind and bytes of one part of the result, counted from 1."""
-        packed = await self._get(handle, None)
-        if packed is None:
-            return None
-        return await anyio.to_thread.run_sync(_extract_part, packed, index)
+        kept = await self._get(handle, None)
+        return None if kept is None else await anyio.to_thread.run_sync(_extract_part, kept[0], index)
 
-    async def _get(self, handle: str, caller: str | None) -> bytes | None:
+    async def _get(self, handle: str, caller: str | None) -> tuple[bytes, bool] | None:
+        """Return the packed result, and whether it is private."""
         kept = await self._cache.get(CACHE_SPACE, handle)
         if kept is None:
             return None
-        owner, _, packed = kept.partition(b"\n")
-        return packed if caller is None or owner == json.dumps(caller).encode() else None
+        head, _, packed = kept.partition(b"\n")
+        owner = head.removesuffix(_PRIVATE_MARK)
+        if caller is not None and owner != json.dumps(caller).encode():
+            return None
+        return packed, owner != head
 
 
 def _pack(result: JsonObject) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
-from fingerpost.call.digest import build_digest, find_injection_signs, needs_summary
+from fingerpost.call.digest import build_digest, needs_summary
 from fingerpost.call.digest.tokens import count_tokens
 from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, build_tool_message
 from fingerpost.choose.context_window import summarize_result
@@ -134,11 +134,7 @@ async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
     cut, result, most = outcome.digest, outcome.result, run.settings.digest.summary_tokens
     if card is None or cut is None or result is None or not outcome.success or cut.tokens <= most:
         return outcome
-    if (
-        not run.deps.pool.ready
-        or not needs_summary(card, run.settings)
-        or find_injection_signs(outcome.content)
-    ):
+    if not run.deps.pool.ready or not needs_summary(card, run.settings) or outcome.warnings:
         return outcome
     request = run.packet.content.original_prompt
     try:
@@ -269,7 +265,7 @@ def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
                 text=str(build_tool_message(outcome)["content"]),
                 call_id=outcome.call_id,
                 error=None if outcome.error is None else outcome.error.value,
-                warnings=find_injection_signs(outcome.content),
+                warnings=outcome.warnings,
                 directive=_read_directive(run, outcome),
                 handle=None if outcome.digest is None else outcome.digest.handle,
                 ran=not outcome.is_dry_run,

@@ -25,6 +25,7 @@ from fingerpost.events import (
     ReplyRejected,
     RequestNarrowed,
     ResultDigested,
+    ResultMarked,
     RouteEnded,
     SelectionReviewed,
     ShortlistWidened,
@@ -256,14 +257,20 @@ def _describe_event(event: Event) -> Iterator[ExplanationLine]:
         case ResultDigested() if event.dropped:
             rest = f"; the rest: fingerpost result {event.handle}" if event.handle else ""
             yield "Cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
-        case SyntaxStopped():
-            yield "Removed", f"tool syntax in the answer: {event.summary()}", "yellow"
+        case ResultMarked() | SyntaxStopped():
+            yield _describe_suspect(event)
         case PlanNoted() if event.remaining:
             yield "Next", event.remaining, ""
         case ThoughtNoted():
             yield "Thought", event.text, "dim"
         case _:
             pass
+
+
+def _describe_suspect(event: ResultMarked | SyntaxStopped) -> ExplanationLine:
+    if isinstance(event, ResultMarked):
+        return "Marked", event.summary(), "yellow"
+    return "Removed", f"tool syntax in the answer: {event.summary()}", "yellow"
 
 
 def _describe_repairs(event: CallPrepared) -> Iterator[ExplanationLine]:

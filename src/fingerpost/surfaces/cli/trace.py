@@ -31,6 +31,7 @@ from fingerpost.events import (
     PacketReceived,
     RequestNarrowed,
     ResultDigested,
+    ResultMarked,
     SubagentBegan,
     SubagentEnded,
     ToolResultInjected,
@@ -191,6 +192,7 @@ _SUMMARISED: Final[Mapping[type[Event], tuple[str, str]]] = {  # label and style
     ApprovalDecided: ("approval", "yellow"),
     FallbackTaken: ("fallback", "yellow"),
     CallReplayed: ("replayed", "yellow"),
+    ResultMarked: ("marked", "yellow"),
     ExecutionStatusChanged: ("status", "dim"),
     ToolResultInjected: ("result", "dim"),
 }

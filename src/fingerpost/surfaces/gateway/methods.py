@@ -20,6 +20,7 @@ from fingerpost.router import Router
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
 from fingerpost.surfaces.gateway.listing.resources import ResourceListing, VisibleResources
 from fingerpost.surfaces.gateway.listing.tools import (
+    READ_RESULT_NAME,
     ROUTE_MODE,
     EndpointTools,
     ToolListing,
@@ -34,7 +35,12 @@ from fingerpost.surfaces.gateway.protocol import (
     NotificationAudience,
 )
 from fingerpost.surfaces.gateway.request_context import LoggingMethods, LogLevels, Readiness
-from fingerpost.surfaces.gateway.resource_methods import LIST_METHODS, ResourceMethods, read_kept_resource
+from fingerpost.surfaces.gateway.resource_methods import (
+    LIST_METHODS,
+    ResourceMethods,
+    build_reading_context,
+    read_kept_resource,
+)
 from fingerpost.surfaces.gateway.subscriptions import ChangeNotifier, SessionSubscriptions
 from fingerpost.surfaces.gateway.tool_methods import ToolMethods
 from fingerpost.surfaces.http.access import Endpoint
@@ -129,6 +135,7 @@ class GatewayMethods:
         self._resource_methods = ResourceMethods(
             self._resource_listing,
             calls=calls,
+            note_material=router.calls.note_material,
             events=router.events,
             readiness=self._readiness,
             levels=self._levels,
@@ -198,7 +205,11 @@ class GatewayMethods:
 
     async def _read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         kept = await read_kept_resource(self._router.calls.results, request)
-        return kept if kept is not None else await self._resource_methods.read_resource(request, exchange)
+        if kept is None:
+            return await self._resource_methods.read_resource(request, exchange)
+        context = build_reading_context(request)
+        await self._router.calls.data_trails.note_untrusted(READ_RESULT_NAME, context, "")
+        return kept
 
     async def _listen_for_changes(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         await self._tool_listing.prepare_tools(request.endpoint, request.principal)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,7 @@ from fingerpost.call.digest.results import fetch_asset, parse_asset_handle
 from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.errors import FingerpostError, ServerError, ToolFailed
 from fingerpost.events import EventSink, MaterialRead
-from fingerpost.records import Json, JsonObject, to_valid_text
+from fingerpost.records import CallContext, Json, JsonObject, create_id, to_valid_text
 from fingerpost.surfaces.gateway.elicitation.approvals import explain_denied_reading
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
 from fingerpost.surfaces.gateway.listing.pages import CacheHints
@@ -57,6 +57,7 @@ CANCELLED_DETAIL: Final = "the caller stopped waiting for the answer"
 _NO_COMPLETIONS: Final = "completions cannot be approved one by one, so none are given."
 _NOTHING: Final[JsonObject] = {}
 _OWN_PARAMS: Final = frozenset(("_meta", "inputResponses", "requestState"))
+_NO_TEXT: Final = frozenset(("uri", "mimeType", "type", "role", "data", "_meta"))
 _REFERENCE_TYPES: Final[Mapping[str, str]] = {
     "ref/prompt": "name",
     "ref/resource": "uri",
@@ -71,6 +72,15 @@ class _RequestRecord:
     server: str = ""
     success: bool = True
     detail: str = ""
+    signs: tuple[str, ...] = ()
+
+
+class NoteMaterial(Protocol):
+    """Records a resource or prompt as a source of a conversation, and says what in it addresses the model."""
+
+    async def __call__(
+        self, server: str, method: str, name: str, text: str, context: CallContext
+    ) -> tuple[str, ...]: ...
 
 
 class ResourceMethods:
@@ -83,6 +93,7 @@ class ResourceMethods:
         listing: ResourceListing,
         *,
         calls: InputRequiredCalls,
+        note_material: NoteMaterial,
         events: EventSink,
         readiness: Readiness,
         levels: LogLevels,
@@ -90,6 +101,7 @@ class ResourceMethods:
     ) -> None:
         self._listing = listing
         self._calls = calls
+        self._note_material = note_material
         self._events = events
         self._readiness = readiness
         self._levels = levels
@@ -128,6 +140,7 @@ class ResourceMethods:
             result = await self._ask_server(
                 request, exchange, resources, server, {"uri": original}, record, uri=uri
             )
+            await self._note_source(request, record, original, result)
         result = await escape_result_text(result)
         if uri != original:
             result = _rewrite_uris(result, original, uri)
@@ -144,6 +157,7 @@ class ResourceMethods:
             _check_text_values(request, "arguments", request.params.get("arguments"))
             server, original = where
             result = await self._ask_server(request, exchange, resources, server, {"name": original}, record)
+            await self._note_source(request, record, original, result)
         return await rewrite_prompt_links(await escape_result_text(result), resources.collection, server)
 
     async def complete(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
@@ -212,6 +226,14 @@ class ResourceMethods:
             record.detail = "waits for an answer"
         return result
 
+    async def _note_source(
+        self, request: ClientRequest, record: _RequestRecord, name: str, result: JsonObject
+    ) -> None:
+        """Record the source before its text is sent, as for results of tools."""
+        if result.get("resultType") != "input_required":
+            context, text = build_reading_context(request), collect_texts(result)
+            record.signs = await self._note_material(record.server, request.method, name, text, context)
+
     @contextmanager
     def _record_request(self, request: ClientRequest, name: str) -> Generator[_RequestRecord]:
         """Write an audit record of this request, also if it fails."""
@@ -237,8 +259,45 @@ class ResourceMethods:
                     success=record.success,
                     detail=to_valid_text(record.detail[:MAX_DETAIL_LENGTH]),
                     milliseconds=(time.monotonic() - record.started) * 1000,
+                    signs=record.signs,
                 )
             )
+
+
+def build_reading_context(request: ClientRequest) -> CallContext:
+    """Build the context of a request that reads something besides tools: its conversation and caller."""
+    return CallContext(
+        call_id=create_id("cal"),
+        conversation=request.session,
+        caller=request.principal.name,
+        asker=request.principal_key,
+    )
+
+
+def collect_texts(result: JsonObject) -> str:
+    """Return all texts of a resource or prompt. Bytes that are text count, too."""
+    texts: list[str] = []
+    waiting: list[Json] = [result.get("contents"), result.get("messages"), result.get("description")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, Mapping):
+            waiting.extend(
+                _decode_text(item) if key == "blob" else item
+                for key, item in value.items()
+                if key not in _NO_TEXT
+            )
+        elif isinstance(value, Sequence):
+            waiting.extend(value)
+    return "\n".join(reversed(texts))
+
+
+def _decode_text(blob: Json) -> str:
+    try:
+        return base64.b64decode(blob).decode() if isinstance(blob, str) else ""
+    except ValueError:  # no base64, or no text
+        return ""
 
 
 def _is_cancellation(error: BaseException) -> bool:

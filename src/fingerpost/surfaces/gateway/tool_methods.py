@@ -18,7 +18,6 @@ from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.call.arguments.coercion import read_scalar
 from fingerpost.call.build import ToolNotFound, resolve_tool
 from fingerpost.call.digest import compute_budget
-from fingerpost.call.outcomes import run_read_result
 from fingerpost.catalog import Snapshot
 from fingerpost.catalog.name_resolver import MAX_WRITTEN_LENGTH
 from fingerpost.catalog.tool_names import RESERVED_NAMES
@@ -274,7 +273,7 @@ class OwnTools:
         if self._router.tools.find(READ_RESULT_NAME) is None:
             outcome = await self._router.calls.call(tool_call, context)
         else:  # a server has an unrelated tool of this name
-            outcome = await run_read_result(self._router.calls.results, tool_call, context)
+            outcome = await self._router.calls.read_result(tool_call, context)
         result = await render_result(outcome, None, modern=request.modern)
         return {**result, "content": [*_get_content(result), *_build_read_hints(outcome, tool_call)]}
 

@@ -237,6 +237,7 @@ const CALL_UPDATES = {
   call_ruled: (call, { data }) => (call.ruled = data),
   call_progressed: (call, { data }) => (call.progress = data),
   result_digested: (call, { data }) => (call.digest = data),
+  result_marked: (call, { data }) => (call.marked = data.signs),
   call_finished: (call, { data }) => (call.finished = data),
   fallback_taken: (call, { data }) => call.fallbacks.push(data),
   approval_requested: (call, event) => (call.approval = { ...event.data, asked: event.at, decided: null }),
@@ -270,7 +271,7 @@ function addQuestionApproval({ kind, at, data }, calls) {
 
 const createCall = (id) => ({
   call_id: id, tool: "", received: null, prepared: null, refused: null, ruled: null, approval: null,
-  attempts: [], fallbacks: [], progress: null, digest: null, finished: null, result: null,
+  attempts: [], fallbacks: [], progress: null, digest: null, marked: null, finished: null, result: null,
 });
 
 function finishAttempt(call, { data }) {

@@ -15,6 +15,7 @@ export function CallSection({ call }) {
     ${call.attempts.length ? html`<${Attempts} call=${call} />` : null}
     ${call.progress && !call.finished ? html`<${Progress} progress=${call.progress} />` : null}
     ${call.digest ? html`<${Digest} digest=${call.digest} />` : null}
+    ${call.marked?.length && !call.result ? html`<${Marks} signs=${call.marked} />` : null}
     ${call.result ? html`<${Result} step=${call.result} />` : null}`;
 }
 
@@ -103,8 +104,12 @@ function Digest({ digest }) {
     ${digest.handle ? html`<p class="faint">The full result is kept: <${Code}>fingerpost result ${digest.handle}<//></p>` : null}</div>`;
 }
 
+function Marks({ signs }) {
+  return html`<p class="row"><${Badge} tone="warn">may contain instructions for the model<//> ${signs.map((one) => html`<${Bidi} text=${one} class="faint" />`)}</p>`;
+}
+
 function Result({ step }) {
   return html`<div class="part">
-    ${step.warnings?.length ? html`<p class="row"><${Badge} tone="warn">may contain instructions for the model<//> ${step.warnings.map((one) => html`<${Bidi} text=${one} class="faint" />`)}</p>` : null}
+    ${step.warnings?.length ? html`<${Marks} signs=${step.warnings} />` : null}
     <details><summary>Result</summary><${Bidi} text=${step.text} block=${true} class="result-text" /></details></div>`;
 }
