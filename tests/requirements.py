@@ -464,6 +464,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A client that can open URLs is asked to send its user to the page of the sign-in that a call needs; "
         "the page is for that user and server alone, and the repeated call works"
     ),
+    "M22": Requirement(
+        "The authorization scenarios that the MCP conformance suite requires of clients pass through the "
+        "gateway in both revisions"
+    ),
     # M. Teams
     "M1": Requirement(
         "Sign-in tokens are encrypted at rest, the secret can be replaced, and a store without it says so"

@@ -14,18 +14,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import httpx2
 import mcp_types as types
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp import Client
 from mcp.client import ClientRequestContext
 
-from fingerpost.records import Era, ServerSpec
-from tests.kit.gateways import open_gateway
+from fingerpost import Router
+from fingerpost.records import Era, OAuthSpec, ServerSpec
+from fingerpost.servers.library import sign_in
+from tests.kit.gateways import PATIENCE_S, build_gateway_settings, open_gateway, serve_gateway
 
 Object = dict[str, Any]
 Play = Callable[[Client, Object], Awaitable[None]]
 
+MAX_SIGN_INS: Final = 3  # in one scenario, by a person who does not give up at once
 LONGEST_ORDER: Final = 1 << 20
 
 
@@ -92,15 +96,61 @@ async def play(order: Object, revision: Era, folder: Path) -> None:
         await PLAYS[order["scenario"]](client, order["context"])
 
 
+def visit(url: str) -> None:
+    """A person's browser: it follows the authorization server back to the gateway, and they agree to all."""
+    answer = httpx2.get(url, follow_redirects=True, timeout=PATIENCE_S)
+    assert answer.status_code == 200, answer.text
+
+
+async def play_sign_in(order: Object, revision: Era, folder: Path) -> None:
+    """One scenario of signing in: a person does it as with `fingerpost servers login`, a client calls, and
+    the person signs in again where the server asks for it.
+    """
+    upstream = ServerSpec(
+        name="mock",
+        transport="http",
+        url=order["url"],
+        era=revision,
+        prefix=False,
+        oauth=OAuthSpec(
+            client_id=_find_client_id(order), client_secret=order["context"].get("client_secret")
+        ),
+    )
+    await anyio.Path(folder).mkdir(parents=True, exist_ok=True)
+    async with Router([upstream], settings=build_gateway_settings(folder)) as router:
+        for _ in range(MAX_SIGN_INS):
+            await sign_in(upstream, router.store.tokens, open_browser=visit)
+            await router.servers.reconnect("mock")
+            await router.servers.wait_until_settled(timeout=PATIENCE_S)
+            async with serve_gateway(router) as address:
+                if await _can_call_all(address, revision):
+                    return
+
+
+def _find_client_id(order: Object) -> str | None:
+    """The id of a client that is known before: by registration, or as the address of its description."""
+    described = "https://conformance-test.local/client-metadata.json"
+    return described if order["scenario"] == "auth/basic-cimd" else order["context"].get("client_id")
+
+
+async def _can_call_all(address: str, revision: Era) -> bool:
+    mode = "legacy" if revision == "2025-11-25" else revision
+    async with Client(f"{address}/mcp", mode=mode) as client:
+        names = [tool.name for tool in (await client.list_tools()).tools if tool.name != "read_result"]
+        results = [await client.call_tool(name, {}) for name in names]
+    return bool(results) and not any(result.is_error for result in results)
+
+
 async def _follow(revision: Era, folder: Path, connection: SocketStream) -> None:
     """Takes one order of a messenger; what goes wrong is its answer, nothing means it went well."""
     async with connection:
         line = await BufferedByteReceiveStream(connection).receive_until(b"\n", LONGEST_ORDER)
         order: Object = json.loads(line)
-        if order["scenario"] not in PLAYS:
-            return  # signing in and extensions: not judged
+        signs_in = order["scenario"].startswith("auth/")
+        if order["scenario"] not in PLAYS and not signs_in:
+            return  # extensions: not judged
         try:
-            await play(order, revision, folder / order["scenario"])
+            await (play_sign_in if signs_in else play)(order, revision, folder / order["scenario"])
         except Exception as problem:  # the suite shows it next to the scenario
             await connection.send(repr(problem).encode() or b"?")
 

@@ -24,7 +24,13 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.oauth2 import OAuthContext
-from mcp.client.auth.utils import build_oauth_authorization_server_metadata_discovery_urls, issuers_match
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    issuers_match,
+    union_scopes,
+)
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -125,6 +131,7 @@ class OAuthSignIn(BaseModel):
     client: OAuthClientInformationFull | None = None
     authority: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
+    wanted_scope: str | None = None  # what the server asked for when it refused a request for its scope
 
     def register_secrets(self) -> None:
         """Register all secrets of this sign-in for redaction."""
@@ -161,6 +168,26 @@ class OAuthTokenStorage:
             }
         )
         self.sign_in.register_secrets()
+        await self._save()
+
+    async def note_wanted_scope(self, scope: str) -> None:
+        """Remember a scope for the next sign-in, beside those that the token has."""
+        held = self.sign_in.tokens.scope if self.sign_in.tokens is not None else None
+        wanted = union_scopes(union_scopes(held, self.sign_in.wanted_scope), scope)
+        if wanted != self.sign_in.wanted_scope:
+            self.sign_in = self.sign_in.model_copy(update={"wanted_scope": wanted})
+            await self._save()
+
+    async def load_wanted_scope(self) -> str | None:
+        """Return the scope that the server asked for since the last sign-in, if there was one."""
+        try:
+            data = await self._store.get(self._server)
+        except ConfigError:  # it cannot be decrypted, and is replaced
+            return None
+        stored = None if data is None else _parse_sign_in(data)
+        return None if stored is None or stored.address != self.sign_in.address else stored.wanted_scope
+
+    async def _save(self) -> None:
         await self._store.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -472,6 +499,7 @@ class _BearerAuth(OAuthClientProvider):
 
     def __init__(self, address: str, client: OAuthClientMetadata, storage: OAuthTokenStorage) -> None:
         super().__init__(address, client, storage)
+        self._sign_in_storage = storage
         storage.context = self.context
         self.context.current_tokens = storage.sign_in.tokens
         self.context.token_expiry_time = storage.sign_in.expires_at
@@ -495,6 +523,9 @@ class _BearerAuth(OAuthClientProvider):
         used = self.context.current_tokens
         self._add_auth_header(request)
         response = yield request
+        scope = extract_scope_from_www_auth(response)
+        if scope and extract_field_from_www_auth(response, "error") == "insufficient_scope":
+            await self._sign_in_storage.note_wanted_scope(scope)
         if response.status_code != 401:
             return
         async with self.context.lock:
@@ -573,9 +604,18 @@ class _CheckedUrls(OAuthClientProvider):
 class CheckedSignIn(_CheckedUrls):
     """Sign-in that also checks the authorization server before the user signs in."""
 
+    wanted_scope: str | None = None  # beside what the server asks for now
+    own_client: OAuthClientInformationFull | None = None  # from the entry of the server
+
     async def _perform_authorization(self) -> httpx2.Request:
-        if self.context.oauth_metadata is not None:
-            await check_authority(self.context.oauth_metadata, self.context.server_url)
+        authority, own_client = self.context.oauth_metadata, self.own_client
+        if authority is not None:
+            await check_authority(authority, self.context.server_url)
+            methods = authority.token_endpoint_auth_methods_supported or ("client_secret_post",)
+            if own_client is not None and own_client.client_secret and "client_secret_post" not in methods:
+                own_client.token_endpoint_auth_method = "client_secret_basic"  # noqa: S105 - a method
+        metadata = self.context.client_metadata
+        metadata.scope = union_scopes(metadata.scope, self.wanted_scope)
         return await super()._perform_authorization()
 
     async def _check_request(self, outgoing: httpx2.Request) -> None:
@@ -633,16 +673,18 @@ CALLBACK_SECONDS = 10.0
 REVOKE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 10.0
 
-_INITIALIZE_REQUEST = {
+_HANDSHAKE_VERSION: Final = "2025-11-25"
+_INITIALIZE_REQUEST: Final[JsonObject] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
     "params": {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": _HANDSHAKE_VERSION,
         "capabilities": {},
         "clientInfo": {"name": "fingerpost", "version": "0"},
     },
 }
+_LIST_REQUEST: Final[JsonObject] = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 _PAGE = b"<!doctype html><meta charset=utf-8><title>Fingerpost</title><p>%s You can close this window."
 
 
@@ -777,7 +819,7 @@ async def _authorize(
 ) -> None:
     """Run the authorization code flow: the person agrees at a page, which leads back to `redirect`."""
     async with AsyncExitStack() as stack:
-        storage.sign_in.client = _build_registered_client(spec, redirect)
+        storage.sign_in.client = own_client = _build_registered_client(spec, redirect)
 
         async def open_checked_page(url: str) -> None:
             await check_url(url, "to authorize", address)
@@ -787,14 +829,22 @@ async def _authorize(
             address, build_client_metadata(spec.oauth, redirect), storage, open_checked_page, wait_for_code
         )
         storage.context = flow.context
+        flow.wanted_scope, flow.own_client = await storage.load_wanted_scope(), own_client
         http = HttpClients()
         stack.push_async_callback(http.aclose)
         client = await stack.enter_async_context(await http.build_client(headers=spec.headers, auth=flow))
-        accept = {"Accept": "application/json, text/event-stream"}
-        async with client.stream("POST", address, json=_INITIALIZE_REQUEST, headers=accept) as response:
-            if response.status_code in (401, 403):
-                message = f"{spec.name} still refuses after signing in (HTTP {response.status_code})"
-                raise ServerUnavailable(message, server=spec.name, hint="does this account have access?")
+        headers = {"Accept": "application/json, text/event-stream"}
+        # Some servers can be asked for their name without a sign-in, but not for their tools.
+        for message in (_INITIALIZE_REQUEST, _LIST_REQUEST):
+            async with client.stream("POST", address, json=message, headers=headers) as response:
+                if response.status_code in (401, 403):
+                    refusal = f"{spec.name} still refuses after signing in (HTTP {response.status_code})"
+                    raise ServerUnavailable(refusal, server=spec.name, hint="does this account have access?")
+                session = response.headers.get("mcp-session-id")
+            if storage.sign_in.tokens is not None:
+                return
+            headers |= {"MCP-Protocol-Version": _HANDSHAKE_VERSION if spec.era == "auto" else spec.era}
+            headers |= {} if session is None else {"Mcp-Session-Id": session}
 
 
 async def _fetch_client_token(spec: ServerSpec, oauth: OAuthSpec, storage: OAuthTokenStorage) -> None:
