@@ -497,6 +497,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Quotas for users, keys and profiles hold for all processes together, never admit more than their "
         "limit, say when to try again, and a killed process leaves no slot taken"
     ),
+    "M32": Requirement(
+        "Users, keys, quotas and sign-ins are listed, made, changed and revoked over the API, which OpenAPI "
+        "describes; changes are audited and apply within seconds"
+    ),
     "M31": Requirement(
         "Roles (user, approver, operator, admin) are given to keys and by claims of tokens, and decide at "
         "every endpoint; keys from before keep their rights"

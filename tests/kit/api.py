@@ -48,8 +48,8 @@ class ServedApi:
         self.client.headers["x-csrf-token"] = me["csrf"]
 
     async def key(self, name: str, *rights: str, **more: Any) -> dict[str, str]:
-        """The headers of a new caller with a key."""
-        wanted = tuple(Right(right) for right in rights) or (Right.USE,)
+        """The headers of a new caller with a key, which may use tools if no rights or roles are given."""
+        wanted = tuple(Right(right) for right in rights) or (() if "roles" in more else (Right.USE,))
         _, text = await self.router.store.keys.add(name, rights=wanted, **more)
         return {"x-api-key": text}
 
@@ -62,6 +62,7 @@ def build_local_authenticator(router: Router, bound: str = "127.0.0.1:80") -> Ht
         events=router.events,
         bound=bound,
         profiles=router.settings.profiles,
+        apply_user=router.users.apply,
     )
 
 

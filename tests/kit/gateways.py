@@ -64,6 +64,7 @@ async def serve_gateway(
             events=router.events,
             bound=bound,
             profiles=router.settings.profiles,
+            apply_user=router.users.apply,
         )
 
     async def run() -> None:

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -16,12 +15,11 @@ import anyio
 from fingerpost.errors import QuotaReached, StoreError
 from fingerpost.frozen import frozen
 from fingerpost.records import LOCAL_NAME, Principal, Quota, QuotaSubject
+from fingerpost.records.access import DAY_S, MINUTE_S, find_quota
 
 if TYPE_CHECKING:
     from fingerpost.store.callers import QuotaStore
 
-MINUTE_S: Final = 60
-DAY_S: Final = 86_400
 MAX_LEASE: Final = 1000  # units that a process takes at a time
 SPARE_SLOT_S: Final = 0.25  # a slot is kept this long for the next call of the same caller
 RUNNING_RETRY_S: Final = 1
@@ -224,12 +222,9 @@ class Quotas:
             found = self._applied[key] = tuple(
                 _AppliedQuota(f"{kind} {name}", quota)
                 for kind, name in names.items()
-                if name is not None and (quota := self._find_quota(kind, name)) is not None
+                if name is not None and (quota := find_quota(self.all, kind, name)) is not None
             )
         return found
-
-    def _find_quota(self, kind: QuotaSubject, name: str) -> Quota | None:
-        return next((one for one in self.all if one.of == kind and fnmatchcase(name, one.match)), None)
 
     async def _take_units(
         self, applied: Sequence[_AppliedQuota], *, requests: bool = False, calls: bool = False

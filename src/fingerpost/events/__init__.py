@@ -58,6 +58,7 @@ from fingerpost.events.route import SubagentEnded as SubagentEnded
 from fingerpost.events.route import SyntaxStopped as SyntaxStopped
 from fingerpost.events.route import ThoughtNoted as ThoughtNoted
 from fingerpost.events.route import ThresholdMoved as ThresholdMoved
+from fingerpost.events.servers import AccessChanged as AccessChanged
 from fingerpost.events.servers import AccessRefused as AccessRefused
 from fingerpost.events.servers import CatalogChanged as CatalogChanged
 from fingerpost.events.servers import ClientConnected as ClientConnected

@@ -304,13 +304,33 @@ class AccessRefused(Event):
 
 @frozen
 class KeyChanged(Event):
-    """An API key was created or revoked. The event does not contain the key."""
+    """An API key was created, changed or revoked. The event does not contain the key."""
 
     audited: ClassVar[bool] = True
 
     key_id: str
     name: str
-    change: Literal["made", "revoked"]
+    change: Literal["made", "changed", "revoked"]
+    by: str | None = None  # None: at the command line
 
     def summary(self) -> str:
-        return f"the key {self.name} ({self.key_id}) was {self.change}"
+        return f"the key {self.name} ({self.key_id}) was {self.change}{_describe_author(self.by)}"
+
+
+@frozen
+class AccessChanged(Event):
+    """A user or a quota was changed or removed."""
+
+    audited: ClassVar[bool] = True
+
+    what: Literal["user", "quota"]
+    name: str
+    change: Literal["changed", "removed"]
+    by: str | None = None  # None: at the command line
+
+    def summary(self) -> str:
+        return f"the {self.what} {self.name} was {self.change}{_describe_author(self.by)}"
+
+
+def _describe_author(by: str | None) -> str:
+    return "" if by is None else f" by {by}"

@@ -21,6 +21,7 @@ from fingerpost.records.access import Right as Right
 from fingerpost.records.access import Role as Role
 from fingerpost.records.access import Scope as Scope
 from fingerpost.records.access import SubjectToken as SubjectToken
+from fingerpost.records.access import User as User
 from fingerpost.records.access import combine_rights as combine_rights
 from fingerpost.records.access import is_same_person as is_same_person
 from fingerpost.records.calls import Attempt as Attempt

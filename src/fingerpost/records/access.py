@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -125,6 +126,17 @@ class SubjectToken:
 CallerAuthorization = str | SubjectToken
 
 
+@frozen
+class User:
+    """A person or program with keys or tokens. `roles` count for tokens; a key has roles of its own, so that
+    the key of an agent has no more rights than it was given.
+    """
+
+    name: str
+    roles: tuple[Role, ...] = ()
+    disabled: bool = False  # none of its keys and tokens is accepted
+
+
 QuotaSubject: TypeAlias = Literal["user", "key", "profile"]
 
 
@@ -160,6 +172,15 @@ QUOTA_LIMITS: Final = (
     "tokens_per_day",
     "cost_per_day",
 )
+
+
+MINUTE_S: Final = 60  # the period of rates
+DAY_S: Final = 86_400  # the period of tokens and cost
+
+
+def find_quota(quotas: Iterable[Quota], of: str, name: str) -> Quota | None:
+    """Return the first quota that fits this user, key or profile."""
+    return next((one for one in quotas if one.of == of and fnmatchcase(name, one.match)), None)
 
 
 class Decision(StrEnum):

@@ -87,6 +87,7 @@ from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_
 from fingerpost.router.store_sync import (
     DisabledTools,
     StoredCapabilities,
+    UserDirectory,
     poll_store,
     refresh_pins,
     renew_lease,
@@ -280,6 +281,8 @@ class Router:
             self.servers = await stack.enter_async_context(servers)
             self.quotas = Quotas(build_quotas(self.settings), self.store.quotas, self.instance)
             await self.quotas.refresh()
+            self.users = UserDirectory(self.store.users)
+            await self.users.refresh()
             self.calls = CallPipeline(
                 catalog=self.catalog,
                 servers=self.servers,
@@ -326,6 +329,7 @@ class Router:
                 update_pins,
                 self._read_preferences,
                 self.quotas.refresh,
+                self.users.refresh,
             )
             self._tasks.start_soon(run_restarting, self.quotas.return_spare_slots)
             lease_s = self.settings.store.lease_seconds

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -24,13 +25,23 @@ from fingerpost.events import (
     ServerSwitched,
     ToolSwitched,
 )
-from fingerpost.records import DisabledEntry, DisabledKind, ErrorKind, RouteOutcome, utc_now
+from fingerpost.records import (
+    DisabledEntry,
+    DisabledKind,
+    ErrorKind,
+    Principal,
+    RouteOutcome,
+    User,
+    combine_rights,
+    utc_now,
+)
 from fingerpost.router.catalog_sync import CatalogSync
 from fingerpost.servers import ServerPool
 
 if TYPE_CHECKING:
     from fingerpost.store import Store
     from fingerpost.store.cache import Cache
+    from fingerpost.store.callers import UserStore
     from fingerpost.store.store import Instance
 
 log = logging.getLogger("fingerpost.router")
@@ -166,6 +177,29 @@ async def refresh_pins(store: Store, catalog: Catalog, catalog_sync: CatalogSync
     if changes is not None:
         catalog.use_pins(changes.changed, changes.gone)
         await catalog_sync.save_pins()
+
+
+class UserDirectory:
+    """Users as they are in the store, with the changes of other processes."""
+
+    def __init__(self, store: UserStore) -> None:
+        self._store = store
+        self._users: dict[str, User] = {}
+
+    async def refresh(self) -> None:
+        """Read the users again."""
+        self._users = {user.name: user for user in await self._store.list_all()}
+
+    def apply(self, principal: Principal) -> Principal | None:
+        """Return the principal with the roles of its user, or None if the user is disabled."""
+        user = self._users.get(principal.user_name) if principal.kind != "local" else None
+        if user is None:
+            return principal
+        if user.disabled:
+            return None
+        if principal.kind != "token" or not user.roles:
+            return principal
+        return replace(principal, rights=combine_rights(user.roles, principal.rights))
 
 
 class DisabledTools:

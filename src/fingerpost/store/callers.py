@@ -1,4 +1,4 @@
-"""Quotas of callers, and how much of them all processes together have used."""
+"""Users, quotas of callers, and how much of them all processes together have used."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, delete, func, select
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Quota, create_id, utc_now
+from fingerpost.records import Quota, QuotaSubject, User, create_id, utc_now
+from fingerpost.records.access import DAY_S, MINUTE_S, find_quota
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import upsert
-from fingerpost.store.schema import instances, quota_slots, quota_use, quotas, to_microseconds
+from fingerpost.store.schema import instances, quota_slots, quota_use, quotas, to_microseconds, users
 from fingerpost.store.writer import StorePart
 
 # A process takes at most this share of what is left: the last units are taken one at a time, so that no
@@ -22,10 +23,21 @@ LEASE_SHARE: Final = 8
 
 
 @frozen
-class QuotaUse:
-    """What a subject used in one period. `used` of a rate includes units that a process has taken and not
-    used yet.
+class UsedLimit:
+    """How much of a limit is used. `used` of a rate includes units that a process has taken and not used
+    yet.
     """
+
+    of: QuotaSubject
+    name: str
+    limit: str
+    used: float
+    most: float
+
+
+@frozen
+class _QuotaUse:
+    """What a subject, such as `user dana`, used in one period."""
 
     subject: str
     measure: str
@@ -53,6 +65,37 @@ class _SlotRequest:
     needed: int
     limit: int
     now: datetime
+
+
+class UserStore(StorePart):
+    """Users with roles, and users that are disabled."""
+
+    async def list_all(self) -> list[User]:
+        """Return all users by name."""
+        query = select(users.c.record).order_by(users.c.name)
+        return await self._database.read(
+            lambda connection: [from_json(User, row.record) for row in connection.execute(query)]
+        )
+
+    async def put(self, user: User) -> None:
+        """Store a user, or replace the one of this name."""
+        await self._writer.write(_put_users, user)
+
+    async def remove(self, name: str) -> bool:
+        """Delete a user. Return False if there is none of this name."""
+        return await self._writer.write(_remove_users, name)
+
+
+def _put_users(connection: Connection, new: Sequence[User]) -> list[None]:
+    statement = upsert(connection, users, lambda values: {"record": values["record"]})
+    for user in new:
+        row = {"name": user.name, "record": to_json(user).decode(), "created": utc_now()}
+        connection.execute(statement, row)
+    return [None] * len(new)
+
+
+def _remove_users(connection: Connection, removed: Sequence[str]) -> list[bool]:
+    return [connection.execute(delete(users).where(users.c.name == name)).rowcount > 0 for name in removed]
 
 
 class QuotaStore(StorePart):
@@ -92,7 +135,7 @@ class QuotaStore(StorePart):
 
     def add_use_soon(self, subject: str, measure: str, period: int, used: float) -> None:
         """Count this use soon. Returns at once."""
-        use = QuotaUse(subject=subject, measure=measure, period=period, used=used)
+        use = _QuotaUse(subject=subject, measure=measure, period=period, used=used)
         self._writer.write_soon(_add_use, use)
 
     async def get_use(self, subjects: Sequence[tuple[str, str, int]]) -> list[float]:
@@ -103,22 +146,41 @@ class QuotaStore(StorePart):
 
         return await self._database.read(read)
 
-    async def list_use(self, *, minute: int, day: int) -> list[QuotaUse]:
-        """Return what all subjects used in this minute and on this day, and the slots they hold."""
-        now = to_microseconds(utc_now())
+    async def measure_use(self, quotas: Sequence[Quota]) -> tuple[UsedLimit, ...]:
+        """Return what is used of these quotas now, the fullest first."""
+        used = (_build_used(use, quotas) for use in await self._list_use())
+        found = (one for one in used if one is not None)
+        return tuple(sorted(found, key=lambda one: (-one.used / one.most, one.name)))
 
-        def read(connection: Connection) -> list[QuotaUse]:
+    async def _list_use(self) -> list[_QuotaUse]:
+        """Return what all subjects used in this minute and on this day, and the slots they hold."""
+        moment = utc_now()
+        minute, day = int(moment.timestamp() // MINUTE_S), int(moment.timestamp() // DAY_S)
+        now = to_microseconds(moment)
+
+        def read(connection: Connection) -> list[_QuotaUse]:
             rows = connection.execute(select(quota_use).where(quota_use.c.period.in_((minute, day)))).all()
             held = func.sum(quota_slots.c.held)
             query = select(quota_slots.c.subject, held.label("held")).group_by(quota_slots.c.subject)
             alive = _list_alive(connection, now)
             slots = connection.execute(query.where(quota_slots.c.instance_id.in_(alive))).all()
+            taken = [(row.subject, row.measure, row.period, row.used) for row in rows]
+            taken += [(row.subject, "running", minute, float(row.held)) for row in slots]
             return [
-                *(QuotaUse(subject=r.subject, measure=r.measure, period=r.period, used=r.used) for r in rows),
-                *(QuotaUse(subject=r.subject, measure="running", period=minute, used=r.held) for r in slots),
+                _QuotaUse(subject=subject, measure=measure, period=period, used=used)
+                for subject, measure, period, used in taken
             ]
 
         return await self._database.read(read)
+
+
+def _build_used(use: _QuotaUse, quotas: Sequence[Quota]) -> UsedLimit | None:
+    of, _, name = use.subject.partition(" ")
+    quota = find_quota(quotas, of, name)
+    most = None if quota is None else getattr(quota, use.measure)
+    if quota is None or most is None:
+        return None
+    return UsedLimit(of=quota.of, name=name, limit=use.measure, used=use.used, most=most)
 
 
 def _build_quota(row: Row[Any]) -> Quota:
@@ -158,14 +220,14 @@ def _take_unit(connection: Connection, request: _UnitRequest) -> int:
     if left < 1:
         return 0
     granted = max(1, min(request.wanted, left // LEASE_SHARE))
-    use = QuotaUse(
+    use = _QuotaUse(
         subject=request.subject, measure=request.measure, period=request.period, used=float(granted)
     )
     _add_use(connection, [use])
     return granted
 
 
-def _add_use(connection: Connection, uses: Sequence[QuotaUse]) -> list[None]:
+def _add_use(connection: Connection, uses: Sequence[_QuotaUse]) -> list[None]:
     statement = upsert(connection, quota_use, lambda new: {"used": quota_use.c.used + new["used"]})
     for use in uses:
         row = {"subject": use.subject, "measure": use.measure, "period": use.period, "used": use.used}

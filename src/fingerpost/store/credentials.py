@@ -64,6 +64,7 @@ class ApiKey:
     profiles: tuple[str, ...] = ()
     rights: tuple[Right, ...] = (Right.USE,)  # beside those of the roles
     roles: tuple[Role, ...] = ()
+    user: str = ""  # its owner, if other than `name`
     created: datetime
     expires: datetime | None = None
     last_used: datetime | None = None  # accurate to about an hour
@@ -81,6 +82,7 @@ class ApiKey:
             scope=self.scope,
             profiles=self.profiles,
             rights=combine_rights(self.roles, self.rights),
+            user=self.user,
         )
 
 
@@ -92,6 +94,7 @@ class _KeyAccess:
     profiles: tuple[str, ...] = ()
     rights: tuple[Right, ...] = (Right.USE,)
     roles: tuple[Role, ...] = ()
+    user: str = ""
 
 
 class ApiKeyStore(StorePart):
@@ -105,6 +108,7 @@ class ApiKeyStore(StorePart):
         profiles: Sequence[str] = (),
         rights: Sequence[Right] = (Right.USE,),
         roles: Sequence[Role] = (),
+        user: str = "",
         expires: datetime | None = None,
         same_holder: bool = False,
         now: datetime | None = None,
@@ -127,6 +131,7 @@ class ApiKeyStore(StorePart):
             profiles=tuple(profiles),
             rights=tuple(rights),
             roles=tuple(roles),
+            user=user,
             created=moment,
             expires=expires,
         )
@@ -170,6 +175,10 @@ class ApiKeyStore(StorePart):
         """Return whether there is any valid key."""
         query = select(api_keys.c.key_id).where(_build_live_condition(now or utc_now())).limit(1)
         return await self._database.read(lambda connection: connection.execute(query).first() is not None)
+
+    async def change(self, key: ApiKey) -> bool:
+        """Store the changed access and expiry of a key. Return False if it is revoked or does not exist."""
+        return await self._writer.write(_change_keys, key)
 
     async def revoke(self, name_or_id: str, *, now: datetime | None = None) -> bool:
         """Revoke the key. Return False if no active key has this name or id."""
@@ -218,14 +227,31 @@ def _add_key(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
         "key_id": key.key_id,
         "name": key.name,
         "digest": key.digest,
-        "reach": to_json(
-            _KeyAccess(scope=key.scope, profiles=key.profiles, rights=key.rights, roles=key.roles)
-        ).decode(),
+        "reach": _build_access(key),
         "created": key.created,
         "expires": key.expires,
     }
     connection.execute(insert_ignoring(connection, api_keys), row)
     return ""
+
+
+def _build_access(key: ApiKey) -> str:
+    access = _KeyAccess(
+        scope=key.scope, profiles=key.profiles, rights=key.rights, roles=key.roles, user=key.user
+    )
+    return to_json(access).decode()
+
+
+def _change_keys(connection: Connection, changed: Sequence[ApiKey]) -> list[bool]:
+    return [
+        connection.execute(
+            update(api_keys)
+            .where(api_keys.c.key_id == key.key_id, api_keys.c.revoked.is_(None))
+            .values(reach=_build_access(key), expires=key.expires)
+        ).rowcount
+        > 0
+        for key in changed
+    ]
 
 
 def _revoke_keys(connection: Connection, wanted: Sequence[tuple[str, datetime]]) -> list[bool]:
@@ -258,6 +284,7 @@ def _build_key(row: Row[Any]) -> ApiKey:
         profiles=reach.profiles,
         rights=reach.rights,
         roles=reach.roles,
+        user=reach.user,
         created=row.created,
         expires=row.expires,
         last_used=row.last_used,

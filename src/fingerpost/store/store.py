@@ -20,7 +20,7 @@ from fingerpost.store.anchors import Anchor, RemoteAnchors
 from fingerpost.store.approvals import ApprovalStore, GrantStore, IdempotencyStore
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
-from fingerpost.store.callers import QuotaStore
+from fingerpost.store.callers import QuotaStore, UserStore
 from fingerpost.store.credentials import ApiKeyStore, CredentialRows, InstallationSecret, TokenStore
 from fingerpost.store.database import Database, StoreLocation, build_damaged_error, resolve_location, upsert
 from fingerpost.store.journal import Journal
@@ -184,6 +184,7 @@ class Store:
         self.memories = MemoryStore(database, writer)
         self.instances = InstanceStore(database, writer)
         self.quotas = QuotaStore(database, writer)
+        self.users = UserStore(database, writer)
         self.preferences = PreferenceStore(database, writer)
         self.data_flow = DataFlowStore(database, writer)
         self.retention = Retention(

@@ -126,7 +126,10 @@ async def test_what_went_wrong_inside_is_told_without_its_innards(
     )  # fmt: skip
     async with Router(settings=build_settings(tmp_path)) as router:
         doors = ApiAuth(
-            build_local_authenticator(router), ConsoleSessions(router.store, hours=1), router.events
+            build_local_authenticator(router),
+            ConsoleSessions(router.store, hours=1),
+            router.events,
+            apply_user=router.users.apply,
         )
         app = ApiApp(
             [operation],

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from click import UsageError
 from click.testing import CliRunner, Result
 
 from fingerpost.errors import ConfigError
@@ -27,12 +28,12 @@ class KeysCommand:
             env={"FINGERPOST_STORE__URL": f"sqlite:///{home}/store.db", "HOME": str(home)}
         )
 
-    def runs(self, *arguments: str) -> Result:
+    def runs(self, *arguments: str, command: str = "keys") -> Result:
         settings = self.home / "fingerpost.toml"
         if not settings.exists():
             settings.write_text('[profiles.daily]\n[servers.git]\ncommand = "git-mcp"\n')
         given = [*arguments, "--config", str(settings)]
-        return self._runner.invoke(build_command("keys"), given, standalone_mode=False)
+        return self._runner.invoke(build_command(command), given, standalone_mode=False)
 
     def reads(self, *arguments: str) -> Any:
         return json.loads(self.runs(*arguments, "--json").stdout)
@@ -122,3 +123,28 @@ async def test_making_and_revoking_a_key_is_in_the_audit_trail(person: KeysComma
     secret = key.split("_", 2)[2]  # which may hold more of them
     assert len(secret) > 40 and secret not in str(recorded)
     assert KeyChanged.audited
+
+
+@proves("M30", "M32")
+def test_quotas_are_set_listed_replaced_and_removed(person: KeysCommand) -> None:
+    def runs(*arguments: str) -> Result:
+        return person.runs(*arguments, command="quotas")
+
+    assert "no quotas" in runs().stdout
+    assert "calls_per_minute 60" in runs("set", "--match", "dana", "--calls-per-minute", "60").stdout
+    runs("set", "--match", "dana", "--running", "2", "--cost-per-day", "0.5")
+    listed = json.loads(runs("list", "--json").stdout)
+    [quota] = listed["items"]
+    assert (quota["match"], quota["calls_per_minute"], quota["running"]) == ("dana", None, 2)
+    assert listed["use"] == []
+    assert "running 2, cost_per_day 0.5" in runs().stdout
+    assert isinstance(runs("set", "--match", "dana").exception, UsageError)
+    assert runs("remove", quota["quota_id"]).return_value == 0
+    assert runs("remove", quota["quota_id"]).return_value == 1
+
+
+@proves("M31")
+def test_a_key_has_an_owner_and_roles(person: KeysCommand) -> None:
+    made = person.reads("add", "laptop", "--user", "dana", "--role", "operator")
+    assert (made["user"], made["roles"], made["rights"]) == ("dana", ["operator"], [])
+    assert "operator" in person.runs().stdout

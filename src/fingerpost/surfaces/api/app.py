@@ -21,6 +21,7 @@ from fingerpost.records import JsonObject, Principal
 from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Loaded
+from fingerpost.surfaces.api.administration import KeyOperations, QuotaOperations, UserOperations
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
 from fingerpost.surfaces.api.audit import AuditOperations
 from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
@@ -221,6 +222,9 @@ def build_all_operations(
         AccountOperations(router, address=address, auth=auth, sessions=sessions),
         PacketOperations(ledger, router.store.journal, waiting, streams),
         SignInOperations(router, tasks, address=address),
+        KeyOperations(router),
+        UserOperations(router),
+        QuotaOperations(router),
         RequestOperations(router, streams),
         ApprovalOperations(router, resuming),
         ToolOperations(router),
@@ -431,7 +435,7 @@ async def open_api(
     """
     settings = router.settings
     sessions = ConsoleSessions(router.store, hours=settings.console.session_hours)
-    auth = ApiAuth(authenticator, sessions, router.events)
+    auth = ApiAuth(authenticator, sessions, router.events, apply_user=router.users.apply)
     streams = StreamSlots(settings.api.streams)
     async with anyio.create_task_group() as tasks:
         operations = build_all_operations(

@@ -29,7 +29,7 @@ from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ActiveSession, Cons
 from fingerpost.surfaces.http.access import Authenticator, CorsPolicy, Endpoint
 from fingerpost.surfaces.http.addresses import Authority, WebOrigin
 from fingerpost.surfaces.http.asgi import Header, HttpError
-from fingerpost.surfaces.http.authenticator import RefusalLog
+from fingerpost.surfaces.http.authenticator import USER_DISABLED, ApplyUser, RefusalLog
 from fingerpost.surfaces.http.local_callers import Peer, is_tool_peer, redeem_ticket
 
 CSRF_HEADER: Final = "x-csrf-token"
@@ -72,8 +72,16 @@ class AccessAttempt:
 class ApiAuth:
     """Authenticates every request: by console session, else with the `Authenticator`."""
 
-    def __init__(self, authenticator: Authenticator, sessions: ConsoleSessions, events: EventSink) -> None:
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        sessions: ConsoleSessions,
+        events: EventSink,
+        *,
+        apply_user: ApplyUser,
+    ) -> None:
         self._authenticator = authenticator
+        self._apply_user = apply_user
         self._sessions = sessions
         self._refusal_log = RefusalLog(events)
 
@@ -138,7 +146,10 @@ class ApiAuth:
     def _authenticate_session(
         self, attempt: AccessAttempt, operation: ApiOperation, session: ActiveSession
     ) -> AuthenticatedCaller:
-        principal = session.principal
+        principal = self._apply_user(session.principal)
+        if principal is None:
+            self._log_refusal(attempt, operation, "the user is disabled", session.principal)
+            raise ApiProblem(403, "You may not do this", USER_DISABLED)
         if not self._authenticator.allows_origin(attempt.headers):
             self._log_refusal(attempt, operation, "a page of another site sent a session", principal)
             raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)

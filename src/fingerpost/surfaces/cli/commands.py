@@ -37,6 +37,7 @@ CHOICES: Final = ("quick", "thorough", "usual")
 KEY_VARIABLE: Final = "FINGERPOST_BUILTIN_KEY"
 EFFECTS: Final = ("read", "write", "destroy")
 RIGHTS: Final = ("use", "watch", "confirm", "approve", "manage", "administer")
+QUOTA_SUBJECTS: Final = ("user", "key", "profile")
 ROLES: Final = ("user", "approver", "operator", "admin")
 
 POSITIVE: Final = click.IntRange(min=1)
@@ -330,6 +331,7 @@ COMMANDS: Final = {
         option("--profile profiles", "Only the endpoint of this profile.", multiple=True, metavar="NAME"),
         option("--may rights", "What its holder may do [default: use].", multiple=True, type=choice(RIGHTS)),
         option("--role roles", "A set of rights for its holder.", multiple=True, type=choice(ROLES)),
+        option("--user", "Its owner, who may have several keys [default: NAME].", default="", metavar="USER"),
         option("--expires", "After 30d, 12h or 45m, or on a date such as 2027-01-31.", metavar="WHEN"),
         flag("--same-holder", "An earlier key of this name had the same holder."),
         *COMMON,
@@ -337,6 +339,27 @@ COMMANDS: Final = {
     ),
     "keys list": command("keys:list_keys", *COMMON),
     "keys revoke": command("keys:revoke_key", argument("name"), *COMMON, people_only=True),
+    "quotas": command("keys:list_quotas", *COMMON),
+    "quotas list": command("keys:list_quotas", *COMMON),
+    "quotas set": command(
+        "keys:set_quota",
+        option("--of", "What is counted together.", type=choice(QUOTA_SUBJECTS), default="user"),
+        option("--match", "Its name, `*` allowed.", default="*", metavar="NAME"),
+        option("--requests-per-minute", "MCP requests, completions, questions.", type=click.IntRange(1)),
+        option("--calls-per-minute", "Calls of tools.", type=click.IntRange(1)),
+        option("--running", "Calls and requests at once.", type=click.IntRange(1)),
+        option("--tokens-per-day", "Of language models.", type=click.IntRange(1)),
+        option(
+            "--cost-per-day",
+            "In your models' currency.",
+            type=click.FloatRange(0, min_open=True),
+        ),
+        *COMMON,
+        people_only=True,
+    ),
+    "quotas remove": command(
+        "keys:remove_quota", argument("quota_id", metavar="ID"), *COMMON, people_only=True
+    ),
     "eval": command(""),
     "eval predict": command(
         "evals:write_set_predictions",

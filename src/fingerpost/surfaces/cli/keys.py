@@ -1,16 +1,17 @@
-"""`fingerpost keys`: create, list and revoke the API keys of the gateway."""
+"""`fingerpost keys` and `fingerpost quotas`: API keys of the gateway, and limits of its callers."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
 
-from fingerpost.events import KeyChanged
-from fingerpost.records import Effect, Right, Role, Scope, utc_now
+from fingerpost.events import AccessChanged, KeyChanged
+from fingerpost.records import QUOTA_LIMITS, Effect, Quota, QuotaSubject, Right, Role, Scope, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions
@@ -19,6 +20,7 @@ from fingerpost.surfaces.cli.screen import clean_text, print_json, print_note, p
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
     from fingerpost.store import ApiKey, Store
+    from fingerpost.store.callers import UsedLimit
 
 
 def add_key(
@@ -30,6 +32,7 @@ def add_key(
     profiles: tuple[str, ...],
     rights: tuple[str, ...],
     roles: tuple[str, ...],
+    user: str,
     expires: str | None,
     same_holder: bool,
     common: CommonOptions,
@@ -48,6 +51,7 @@ def add_key(
             profiles=profiles,
             rights=may,
             roles=held,
+            user=user,
             expires=end,
             same_holder=same_holder,
         )
@@ -102,10 +106,11 @@ def list_keys(*, common: CommonOptions) -> int:
         return 0
     print_table(
         None,
-        ("name", "opens", "may", "state", "made", "last used", "id"),
+        ("name", "user", "opens", "may", "state", "made", "last used", "id"),
         (
             (
                 key.name,
+                key.user or key.name,
                 Text(_format_scope(key)),
                 ", ".join((*key.roles, *key.rights)),
                 _format_state(key, now),
@@ -169,3 +174,95 @@ def _warn_unknown(settings: Settings, servers: tuple[str, ...], profiles: tuple[
         for name in names:
             if not any(sign in name for sign in "*?[") and name not in known:
                 print_note(f"there is no {kind} named {name} now")
+
+
+def set_quota(
+    *,
+    of: QuotaSubject,
+    match: str,
+    requests_per_minute: int | None,
+    calls_per_minute: int | None,
+    running: int | None,
+    tokens_per_day: int | None,
+    cost_per_day: float | None,
+    common: CommonOptions,
+) -> int:
+    """Store the quota for these names, in place of a stored one for the same names."""
+    quota = Quota(
+        of=of,
+        match=match,
+        requests_per_minute=requests_per_minute,
+        calls_per_minute=calls_per_minute,
+        running=running,
+        tokens_per_day=tokens_per_day,
+        cost_per_day=cost_per_day,
+    )
+    if all(getattr(quota, limit) is None for limit in QUOTA_LIMITS):
+        message = "set at least one limit, such as --calls-per-minute 60"
+        raise click.UsageError(message)
+
+    async def work(store: Store, _: Settings) -> Quota:
+        same = (one.quota_id for one in await store.quotas.list_all() if (one.of, one.match) == (of, match))
+        stored = await store.quotas.put(replace(quota, quota_id=next(same, "")))
+        await store.journal.append(AccessChanged(what="quota", name=stored.quota_id, change="changed"))
+        return stored
+
+    stored = run_on_store(common, work)
+    if common.as_json:
+        print_json(to_plain(stored))
+    else:
+        click.echo(f"{of} {match}: {_format_limits(stored)}. A running gateway applies it within seconds.")
+    return 0
+
+
+def remove_quota(*, quota_id: str, common: CommonOptions) -> int:
+    """Remove the stored quota with this id."""
+
+    async def work(store: Store, _: Settings) -> bool:
+        removed = await store.quotas.remove(quota_id)
+        if removed:
+            await store.journal.append(AccessChanged(what="quota", name=quota_id, change="removed"))
+        return removed
+
+    removed = run_on_store(common, work)
+    if common.as_json:
+        print_json({"quota_id": quota_id, "removed": removed})
+    elif removed:
+        click.echo(f"{quota_id} is removed.")
+    else:
+        click.echo(f"There is no stored quota {quota_id}. `fingerpost quotas` lists them.", err=True)
+    return 0 if removed else 1
+
+
+def list_quotas(*, common: CommonOptions) -> int:
+    """List the quotas and what is used of them now."""
+
+    async def work(store: Store, settings: Settings) -> tuple[tuple[Quota, ...], tuple[UsedLimit, ...]]:
+        configured = (Quota(**quota.model_dump()) for quota in settings.quotas)
+        quotas = (*await store.quotas.list_all(), *configured)
+        return quotas, await store.quotas.measure_use(quotas)
+
+    quotas, use = run_on_store(common, work)
+    if common.as_json:
+        print_json({"items": [to_plain(one) for one in quotas], "use": [to_plain(one) for one in use]})
+        return 0
+    if not quotas:
+        click.echo("There are no quotas. Make one with `fingerpost quotas set --calls-per-minute 60`.")
+        return 0
+    print_table(
+        None,
+        ("of", "match", "limits", "id"),
+        ((one.of, one.match, Text(_format_limits(one)), one.quota_id or "settings") for one in quotas),
+    )
+    if use:
+        print_table(
+            "Used now",
+            ("of", "name", "limit", "used"),
+            ((one.of, one.name, one.limit, f"{one.used:,g} of {one.most:,g}") for one in use),
+        )
+    return 0
+
+
+def _format_limits(quota: Quota) -> str:
+    limits = ((name, getattr(quota, name)) for name in QUOTA_LIMITS)
+    return ", ".join(f"{name} {most:,g}" for name, most in limits if most is not None)

@@ -104,6 +104,7 @@ def serve_gateway(
                         events=router.events,
                         bound=bound,
                         profiles=router.profiles,
+                        apply_user=router.users.apply,
                     ),
                     started=show_start,
                     loaded=loaded,

@@ -6,7 +6,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import AccessRefused, EventSink
@@ -134,6 +134,10 @@ _EMBEDDING_REFUSED = "Pages of other sites may not load this."
 _CHECK_UNAVAILABLE = "Keys and tokens cannot be checked now. Try again in a few seconds."
 
 
+ApplyUser: TypeAlias = Callable[[Principal], Principal | None]
+USER_DISABLED: Final = "This user is disabled. Ask an administrator of this gateway."
+
+
 class CredentialCheck(Protocol):
     """Checks one kind of credential."""
 
@@ -166,12 +170,14 @@ class HttpAuthenticator:
         events: EventSink,
         local: Principal | None,
         failures: FailedAttempts | None = None,
+        apply_user: ApplyUser | None = None,
     ) -> None:
         self._hosts = hosts
         self._documents = documents
         self._keys = keys
         self._tokens = tokens
         self._local = local
+        self._apply_user = apply_user
         self._failures = failures or FailedAttempts()
         self._refusal_log = RefusalLog(events)
 
@@ -227,7 +233,12 @@ class HttpAuthenticator:
             return UnknownCredential("not a credential")
         return await check.check_credential(credential)
 
-    def _authorize_endpoint(self, endpoint: Endpoint, principal: Principal) -> Principal | _RefusedAccess:
+    def _authorize_endpoint(self, endpoint: Endpoint, given: Principal) -> Principal | _RefusedAccess:
+        principal = given if self._apply_user is None else self._apply_user(given)
+        if principal is None:
+            return _RefusedAccess(
+                AccessDenial(status=403, message=USER_DISABLED), "the user is disabled", given.name
+            )
         if endpoint.right is not None and not principal.may(endpoint.right):
             message = _SIGN_IN_NEEDED if principal.kind == "local" else _RIGHT_MISSING
             denial = self._build_insufficient(endpoint, message.format(right=endpoint.right))
@@ -301,10 +312,12 @@ def build_authenticator(
     events: EventSink,
     bound: str,
     profiles: Iterable[str] = (),
+    apply_user: ApplyUser | None = None,
 ) -> HttpAuthenticator:
     """Build the authenticator of a gateway that listens at `bound` (`host:port`).
 
-    Raises `ConfigError` for settings under which no caller could get access.
+    `apply_user` returns a principal with the roles of its user, or None if the user is disabled. Raises
+    `ConfigError` for settings under which no caller could get access.
     """
     address = Authority.parse(bound) or Authority(settings.host, settings.port)
     _check_settings(settings)
@@ -324,6 +337,7 @@ def build_authenticator(
         tokens=tokens,
         events=events,
         local=_build_local_principal(settings) if is_local_only and not settings.require_key else None,
+        apply_user=apply_user,
     )
 
 

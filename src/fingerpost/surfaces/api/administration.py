@@ -1,0 +1,420 @@
+"""Administration: users, keys, quotas, and the sign-ins of users."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from fingerpost.errors import ConfigError
+from fingerpost.events import AccessChanged, KeyChanged
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    ALL_RIGHTS,
+    QUOTA_LIMITS,
+    Effect,
+    Quota,
+    QuotaSubject,
+    Right,
+    Role,
+    Scope,
+    User,
+    utc_now,
+)
+from fingerpost.router import Router
+from fingerpost.store.callers import UsedLimit
+from fingerpost.store.credentials import ApiKey
+from fingerpost.surfaces.api.operation import (
+    ApiProblem,
+    ApiRequest,
+    ApiResponse,
+    OperationGroup,
+    copy_fields,
+    declare_operation,
+)
+from fingerpost.surfaces.api.visibility import check_unscoped
+
+_KEY_PATH: Final = "/api/keys/{key_id}"
+_USER_PATH: Final = "/api/users/{name}"
+_QUOTA_PATH: Final = "/api/quotas/{quota_id}"
+_MAX_PATTERNS: Final = 100
+
+UserName = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Patterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=300)], ...], Field(max_length=_MAX_PATTERNS)
+]
+Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(max_length=len(Role))]
+Rights = Annotated[tuple[Annotated[Right, Field(strict=False)], ...], Field(max_length=len(ALL_RIGHTS))]
+Effects = Annotated[tuple[Annotated[Effect, Field(strict=False)], ...], Field(max_length=len(Effect))]
+Expiry = Annotated[datetime | None, Field(strict=False, description="With a time zone; null: never")]
+Limit = Annotated[int | None, Field(ge=1, le=10**12)]
+
+
+@frozen
+class KeyView:
+    """A key. Its text is shown only when it is made."""
+
+    key_id: str
+    name: str
+    user: str
+    roles: tuple[Role, ...]
+    rights: tuple[Right, ...]  # beside those of the roles
+    scope: Scope
+    profiles: tuple[str, ...]
+    created: datetime
+    expires: datetime | None
+    last_used: datetime | None
+    revoked: datetime | None
+    valid: bool
+
+
+@frozen
+class KeyPage:
+    """All keys, also revoked ones, the newest first."""
+
+    items: tuple[KeyView, ...]
+
+
+@frozen
+class NewKey:
+    """A new key, and its text, which is not shown again."""
+
+    item: KeyView
+    key: str
+
+
+@frozen
+class NewKeyBody:
+    """A key to be made. Without roles and rights its holder has the right `use`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    user: UserName = ""
+    roles: Roles = ()
+    rights: Rights = ()
+    servers: Patterns = ()
+    tools: Patterns = ()
+    effects: Effects = ()
+    profiles: Patterns = ()
+    expires: Expiry = None
+    same_holder: bool = False
+
+
+@frozen
+class KeyBody:
+    """What can be changed of a key."""
+
+    roles: Roles
+    rights: Rights = ()
+    user: UserName = ""
+    expires: Expiry = None
+
+
+@frozen
+class UserView:
+    """A user: stored, or the owner of a valid key."""
+
+    name: str
+    roles: tuple[Role, ...]
+    disabled: bool
+    stored: bool
+    keys: tuple[str, ...]  # names of valid keys
+
+
+@frozen
+class UserPage:
+    """All known users by name."""
+
+    items: tuple[UserView, ...]
+
+
+@frozen
+class UserBody:
+    """Roles for tokens of the user, and whether all of its keys and tokens are refused."""
+
+    roles: Roles = ()
+    disabled: bool = False
+
+
+@frozen
+class UserSignIns:
+    """The servers where a user has signed in with the own account."""
+
+    servers: tuple[str, ...]
+
+
+@frozen
+class QuotaPage:
+    """All quotas in the order in which they are tried, and the present use."""
+
+    items: tuple[Quota, ...]
+    use: tuple[UsedLimit, ...]
+
+
+@frozen
+class QuotaBody:
+    """Limits for users, keys or profiles with a matching name; null: no limit."""
+
+    of: QuotaSubject = "user"
+    match: Annotated[str, Field(min_length=1, max_length=200)] = "*"
+    requests_per_minute: Limit = None
+    calls_per_minute: Limit = None
+    running: Limit = None
+    tokens_per_day: Limit = None
+    cost_per_day: Annotated[float | None, Field(gt=0, le=1e12)] = None
+
+
+class KeyOperations(OperationGroup):
+    """The operations about keys."""
+
+    tag = "administration"
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._keys = router.store.keys
+
+    @declare_operation("GET", "/api/keys", "All keys, without their texts", right=Right.ADMINISTER)
+    async def list_keys(self, request: ApiRequest) -> KeyPage:
+        check_unscoped(request.principal)
+        return KeyPage(items=tuple(map(_build_view, reversed(await self._keys.list_all()))))
+
+    @declare_operation(
+        "POST",
+        "/api/keys",
+        "Make a key; the answer is the only place where it is shown",
+        right=Right.ADMINISTER,
+        status=201,
+    )
+    async def add_key(self, request: ApiRequest, body: NewKeyBody) -> NewKey:
+        check_unscoped(request.principal)
+        _check_expiry(body.expires)
+        made, text = await self._keys.add(
+            body.name,
+            scope=Scope(servers=body.servers, tools=body.tools, effects=body.effects),
+            profiles=body.profiles,
+            rights=body.rights or (() if body.roles else (Right.USE,)),
+            roles=body.roles,
+            user=body.user,
+            expires=body.expires,
+            same_holder=body.same_holder,
+        )
+        await self._record(made, "made", request)
+        return NewKey(item=_build_view(made), key=text)
+
+    @declare_operation(
+        "PUT",
+        _KEY_PATH,
+        "Change the roles, rights, owner and expiry of a key",
+        right=Right.ADMINISTER,
+        problems=(404,),
+    )
+    async def change_key(self, request: ApiRequest, body: KeyBody, key_id: str) -> KeyView:
+        check_unscoped(request.principal)
+        _check_expiry(body.expires)
+        key = await self._find(key_id)
+        changed = replace(key, roles=body.roles, rights=body.rights, user=body.user, expires=body.expires)
+        if not await self._keys.change(changed):
+            raise _build_unknown(key_id, "key")
+        await self._record(changed, "changed", request)
+        return _build_view(changed)
+
+    @declare_operation(
+        "DELETE",
+        _KEY_PATH,
+        "Revoke a key: it is refused within seconds",
+        right=Right.ADMINISTER,
+        status=204,
+        problems=(404,),
+    )
+    async def revoke_key(self, request: ApiRequest, key_id: str) -> ApiResponse:
+        check_unscoped(request.principal)
+        key = await self._find(key_id)
+        if not await self._keys.revoke(key.key_id):
+            raise _build_unknown(key_id, "key")
+        await self._record(key, "revoked", request)
+        return ApiResponse(status=204)
+
+    async def _find(self, key_id: str) -> ApiKey:
+        key = await self._keys.get(key_id)
+        if key is None or key.revoked is not None:
+            raise _build_unknown(key_id, "key")
+        return key
+
+    async def _record(
+        self, key: ApiKey, change: Literal["made", "changed", "revoked"], request: ApiRequest
+    ) -> None:
+        event = KeyChanged(key_id=key.key_id, name=key.name, change=change, by=request.principal.name)
+        await self._router.store.journal.append(event)
+
+
+class UserOperations(OperationGroup):
+    """The operations about users and their sign-ins."""
+
+    tag = "administration"
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    @declare_operation("GET", "/api/users", "Stored users, and owners of valid keys", right=Right.ADMINISTER)
+    async def list_users(self, request: ApiRequest) -> UserPage:
+        check_unscoped(request.principal)
+        stored = {user.name: user for user in await self._router.store.users.list_all()}
+        now = utc_now()
+        keys: dict[str, list[str]] = {}
+        for key in await self._router.store.keys.list_all():
+            if key.is_valid(now):
+                keys.setdefault(key.user or key.name, []).append(key.name)
+        return UserPage(
+            items=tuple(
+                UserView(
+                    name=name,
+                    roles=stored[name].roles if name in stored else (),
+                    disabled=name in stored and stored[name].disabled,
+                    stored=name in stored,
+                    keys=tuple(keys.get(name, ())),
+                )
+                for name in sorted({*stored, *keys})
+            )
+        )
+
+    @declare_operation(
+        "PUT",
+        _USER_PATH,
+        "Give a user roles, or disable it: its keys and tokens are refused within seconds",
+        right=Right.ADMINISTER,
+    )
+    async def change_user(self, request: ApiRequest, body: UserBody, name: str) -> User:
+        check_unscoped(request.principal)
+        if body.disabled and name == request.principal.user_name:
+            raise ApiProblem(422, "This is you", "You cannot disable yourself.")
+        user = User(name=name, roles=body.roles, disabled=body.disabled)
+        await self._router.store.users.put(user)
+        await self._apply(name, "changed", request)
+        return user
+
+    @declare_operation(
+        "DELETE",
+        _USER_PATH,
+        "Forget the roles of a user; its keys stay as they are",
+        right=Right.ADMINISTER,
+        status=204,
+        problems=(404,),
+    )
+    async def remove_user(self, request: ApiRequest, name: str) -> ApiResponse:
+        check_unscoped(request.principal)
+        if not await self._router.store.users.remove(name):
+            raise _build_unknown(name, "user")
+        await self._apply(name, "removed", request)
+        return ApiResponse(status=204)
+
+    @declare_operation(
+        "GET",
+        f"{_USER_PATH}/sign-ins",
+        "Servers where a user has signed in with the own account",
+        right=Right.ADMINISTER,
+    )
+    async def list_user_sign_ins(self, request: ApiRequest, name: str) -> UserSignIns:
+        check_unscoped(request.principal)
+        servers = self._router.servers
+        names = [status.name for status in servers.statuses]
+        found = [one for one in names if await servers.is_signed_in(one, name)]
+        return UserSignIns(servers=tuple(found))
+
+    @declare_operation(
+        "DELETE",
+        f"{_USER_PATH}/sign-ins/{{server}}",
+        "Delete and revoke a user's sign-in to a server",
+        right=Right.ADMINISTER,
+        status=204,
+        problems=(404,),
+    )
+    async def end_user_sign_in(self, request: ApiRequest, name: str, server: str) -> ApiResponse:
+        check_unscoped(request.principal)
+        if await self._router.servers.sign_out(server, user=name) == "not signed in":
+            raise _build_unknown(server, "sign-in")
+        return ApiResponse(status=204)
+
+    async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
+        await self._router.users.refresh()
+        event = AccessChanged(what="user", name=name, change=change, by=request.principal.name)
+        await self._router.store.journal.append(event)
+
+
+class QuotaOperations(OperationGroup):
+    """The operations about quotas."""
+
+    tag = "administration"
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    @declare_operation("GET", "/api/quotas", "All quotas and their present use", right=Right.WATCH)
+    async def list_quotas(self, request: ApiRequest) -> QuotaPage:
+        check_unscoped(request.principal)
+        await self._router.quotas.refresh()
+        quotas = self._router.quotas.all
+        return QuotaPage(items=quotas, use=await self._router.store.quotas.measure_use(quotas))
+
+    @declare_operation(
+        "POST", "/api/quotas", "Add a quota, before all others", right=Right.ADMINISTER, status=201
+    )
+    async def add_quota(self, request: ApiRequest, body: QuotaBody) -> Quota:
+        return await self._put(request, body, "")
+
+    @declare_operation(
+        "PUT",
+        _QUOTA_PATH,
+        "Change a quota. Those of the settings are changed in their file",
+        right=Right.ADMINISTER,
+        problems=(404,),
+    )
+    async def change_quota(self, request: ApiRequest, body: QuotaBody, quota_id: str) -> Quota:
+        if all(one.quota_id != quota_id for one in await self._router.store.quotas.list_all()):
+            raise _build_unknown(quota_id, "quota")
+        return await self._put(request, body, quota_id)
+
+    @declare_operation(
+        "DELETE",
+        _QUOTA_PATH,
+        "Remove a quota. Those of the settings are removed in their file",
+        right=Right.ADMINISTER,
+        status=204,
+        problems=(404,),
+    )
+    async def remove_quota(self, request: ApiRequest, quota_id: str) -> ApiResponse:
+        check_unscoped(request.principal)
+        if not await self._router.store.quotas.remove(quota_id):
+            raise _build_unknown(quota_id, "quota")
+        await self._apply(quota_id, "removed", request)
+        return ApiResponse(status=204)
+
+    async def _put(self, request: ApiRequest, body: QuotaBody, quota_id: str) -> Quota:
+        check_unscoped(request.principal)
+        quota = copy_fields(Quota, body, quota_id=quota_id)
+        if all(getattr(quota, limit) is None for limit in QUOTA_LIMITS):
+            raise ApiProblem(422, "No limit", f"Set at least one of {', '.join(QUOTA_LIMITS)}.")
+        stored = await self._router.store.quotas.put(quota)
+        await self._apply(stored.quota_id, "changed", request)
+        return stored
+
+    async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
+        await self._router.quotas.refresh()
+        event = AccessChanged(what="quota", name=name, change=change, by=request.principal.name)
+        await self._router.store.journal.append(event)
+
+
+def _build_view(key: ApiKey) -> KeyView:
+    return copy_fields(KeyView, key, user=key.user or key.name, valid=key.is_valid(utc_now()))
+
+
+def _check_expiry(expires: datetime | None) -> None:
+    if expires is not None and expires.tzinfo is None:
+        message = "the expiry time has no time zone"
+        raise ConfigError(message, hint="Write it such as 2027-01-31T00:00:00Z.")
+
+
+def _build_unknown(what: str, name: str) -> ApiProblem:
+    return ApiProblem(
+        404, f"There is no such {what}", f"There is no {what} {name[:80]!r} that can be changed."
+    )
