@@ -20,6 +20,7 @@ const PAGES = {
   insight: () => import("./pages/insight.js"),
   audit: () => import("./pages/audit.js"),
   "sign-ins": () => import("./pages/signins.js"),
+  access: () => import("./pages/access.js"),
 };
 
 /** Parses a hash: {name, params, query}. No name is Live; an unknown one is kept, and shown as such. */

@@ -101,6 +101,7 @@ function Nav({ route, person, waiting, onKeys }) {
       <${CurrentUser} person=${person} />
       <div class="side-tools">
         <a href="/docs/" title="Documentation">Docs</a>
+        ${person.rights?.includes("watch") ? html`<a href="#/access" title="Keys, users and limits">Access</a>` : null}
         ${person.has_sign_ins ? html`<a href="#/sign-ins" title="Servers where you sign in with your own account">Sign-ins</a>` : null}
         <${ThemeSwitch} />
         <button type="button" class="icon-button keys-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><${Icon} path=${ICONS.keys} /></button>
