@@ -10,12 +10,12 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-locked up down docs dist dist-check test test-fast soak lint types format bench bench-gateway faults clean
+.PHONY: help install install-locked up down docs dist dist-check test test-fast soak lint types format bench bench-gateway bench-scale faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser ## Set up the environment without running anything
+install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser .haproxy ## Set up the environment without running anything
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
@@ -52,6 +52,16 @@ node_modules/.ready: package.json package-lock.json
 		{ $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq \
 			--no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 \
 		|| echo "Chromium cannot be installed here: the console's tests will be skipped"; }
+	@touch $@
+
+# Several instances are tested behind a real load balancer.
+.haproxy:
+	@command -v haproxy >/dev/null 2>&1 || { \
+		echo "installing HAProxy"; \
+		sudo=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
+		get="env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy"; \
+		{ $$sudo $$get || { $$sudo apt-get update -qq && $$sudo $$get; }; } >/dev/null 2>&1 \
+		|| echo "HAProxy cannot be installed here: the tests of several instances will be skipped"; }
 	@touch $@
 
 up: install docs ## Set up everything, answer requests with the example servers, and start the console (PORT=8642)
@@ -134,8 +144,11 @@ bench-gateway: install $(VENV)/.peers $(PEERS)/.ready $(HUB)/.ready ## Measure t
 	@$(BIN)/python -m benchmarks gateway $(if $(QUICK),--quick)
 	@$(if $(SOAK),$(BIN)/python -m benchmarks gateway-soak)
 
+bench-scale: install ## Measure one, two and three instances behind HAProxy while things fail (MINUTES=10 each)
+	@$(BIN)/python -m benchmarks gateway-instances --minutes $(or $(MINUTES),10)
+
 faults: install ## Call every misbehaving server through the whole path (prints the table)
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
-	rm -rf .browser dist src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .browser .haproxy dist src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

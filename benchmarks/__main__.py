@@ -2,7 +2,7 @@
 
 `--data` names a folder of public routing sets (bfcl, toolalpaca_eval, nestful) for those that can use
 more than our own small set. `gateway` takes `--quick`; `gateway-soak`, `gateway-large` and `live` take
-`--seconds`, `store-soak` takes `--minutes` and `--kills`.
+`--seconds`, `store-soak` takes `--minutes` and `--kills`, `gateway-instances` takes `--minutes`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from benchmarks import (
     workspace,
 )
 from benchmarks.completions import run as completions
-from benchmarks.gateway import large, soaking
+from benchmarks.gateway import large, scaling, soaking
 from benchmarks.gateway import run as gateway
 from benchmarks.live import run as live
 
@@ -67,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "gateway": lambda _: gateway.run(),
     "gateway-soak": lambda _: soaking.run(),
     "gateway-large": lambda _: large.run(),
+    "gateway-instances": lambda _: scaling.run(),
     "live": lambda _: live.run(),
     "on-demand": lambda _: on_demand.run(),
     "journeys": lambda _: journeys.run(),
@@ -82,6 +83,7 @@ SLOW = (
     "gateway",
     "gateway-soak",
     "gateway-large",
+    "gateway-instances",
     "live",
     "on-demand",
     "agentdojo",
@@ -98,7 +100,7 @@ def main() -> None:
     reader.add_argument(
         "--seconds", type=float, help="how long: gateway-soak [600], gateway-large [5], live [60]"
     )
-    reader.add_argument("--minutes", type=float, default=60.0, help="how long: store-soak [60]")
+    reader.add_argument("--minutes", type=float, help="how long: store-soak [60], gateway-instances [10]")
     reader.add_argument(
         "--kills", type=int, default=200, help="how often a process is killed: store-soak [200]"
     )
@@ -112,10 +114,11 @@ def main() -> None:
     chosen: dict[str, Callable[[Path | None], None]] = {
         **BENCHMARKS,
         "routing": measure_routing,
-        "store-soak": lambda _: retention.run(minutes=asked.minutes, kills=asked.kills),
+        "store-soak": lambda _: retention.run(minutes=asked.minutes or 60.0, kills=asked.kills),
         "gateway": lambda _: gateway.run(quick=asked.quick),
         "gateway-soak": lambda _: soaking.run(seconds=asked.seconds or 600.0),
         "gateway-large": lambda _: large.run(seconds=asked.seconds or 5.0),
+        "gateway-instances": lambda _: scaling.run(minutes=asked.minutes or 10.0),
         "live": lambda _: live.run(seconds=asked.seconds or 60.0),
     }
     for name in asked.names or [name for name in BENCHMARKS if name not in SLOW]:

@@ -476,6 +476,19 @@ REQUIREMENTS: dict[str, Requirement] = {
     "M5": Requirement(
         "With per_user each user acts at a server with the own account, and never with another's"
     ),
+    "M40": Requirement(
+        "Behind a load balancer without stickiness, any instance on one PostgreSQL serves what another one "
+        "began: sessions, questions, cancellations, subscriptions, streams, approvals, results, "
+        "switched-off tools, profiles, keys and sign-ins"
+    ),
+    "M41": Requirement(
+        "When an instance is killed, the database restarted or the network to it cut, no acknowledged write "
+        "is lost or repeated, no approval is used twice, and everything heals by itself"
+    ),
+    "M42": Requirement(
+        "`serve --workers N` runs processes that share a port, sessions, metrics and the programs of "
+        "servers; one that ends is started again"
+    ),
     "M4": Requirement("A client signs in to a server by its own credentials, at the named issuer alone"),
     "M3": Requirement(
         "The container, Compose, Kubernetes and systemd files pass their linters and give valid settings"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -66,8 +67,19 @@ def filler_tool(number: int) -> types.Tool:
     )
 
 
-def make_server(tools: int) -> Server[Any]:
+def note_tool() -> types.Tool:
+    return types.Tool(
+        name="note",
+        description="Write the text down, in a line of its own.",
+        annotations=types.ToolAnnotations(read_only_hint=False),
+        input_schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    )
+
+
+def make_server(tools: int, record: Path | None = None) -> Server[Any]:
     listed = [echo_tool(), large_tool(), *(filler_tool(number) for number in range(2, tools))]
+    if record is not None:
+        listed.append(note_tool())
 
     async def list_tools(_: object, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
@@ -82,16 +94,21 @@ def make_server(tools: int) -> Server[Any]:
                 rows = [{"number": n, "name": f"row {n}", "tags": ["a", "b"]} for n in range(int(size / 62))]
                 return types.CallToolResult(content=[], structured_content={"rows": rows})
             text = words * int(size / len(words.encode()))
+        if params.name == "note" and record is not None:
+            with record.open("a", encoding="utf-8") as lines:
+                lines.write(f"{text}\n")
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
     return Server("bench", version="1.0", on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-def make_app(tools: int, servers: int, *, json_response: bool = False) -> Starlette:
+def make_app(
+    tools: int, servers: int, *, json_response: bool = False, record: Path | None = None
+) -> Starlette:
     # The Host check belongs to a server in a browser's reach; here it would only be measured along.
     free = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     apps = [
-        make_server(tools).streamable_http_app(transport_security=free, json_response=json_response)
+        make_server(tools, record).streamable_http_app(transport_security=free, json_response=json_response)
         for _ in range(servers)
     ]
     if servers == 1:
@@ -121,13 +138,14 @@ def main() -> None:
     reader.add_argument("--port", type=int, default=0, help="without: standard input and output")
     reader.add_argument("--servers", type=int, default=1)
     reader.add_argument("--json", action="store_true", help="answer with JSON, not with a stream")
+    reader.add_argument("--record", type=Path, help="offer the tool note, which writes to this file")
     asked = reader.parse_args()
     if not asked.port:
         anyio.run(serve_stdio, asked.tools)
         return
     import uvicorn
 
-    app = make_app(asked.tools, asked.servers, json_response=asked.json)
+    app = make_app(asked.tools, asked.servers, json_response=asked.json, record=asked.record)
     uvicorn.run(app, host="127.0.0.1", port=asked.port, log_level="warning", access_log=False)
 
 

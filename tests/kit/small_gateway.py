@@ -116,6 +116,9 @@ class SmallMethods:
         schema = ECHO["inputSchema"]
         return schema if name == "echo" and isinstance(schema, dict) else None
 
+    def restore_session(self, request: ClientRequest, record: JsonObject) -> None:
+        """It serves no sessions of other processes."""
+
     def forget_session(self, session: str) -> None:
         self.left_sessions.append(session)
 

@@ -21,7 +21,7 @@ from fingerpost.records import ServerSpec, ServerState
 from fingerpost.records.json import parse_in_steps
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.tool_results import escape_result_text
-from fingerpost.surfaces.http.interpreter import SWITCH_INTERVAL_S
+from fingerpost.surfaces.http.processes import SWITCH_INTERVAL_S
 from fingerpost.tasks import run_in_thread
 from fingerpost.testing import ScriptedModel, calls
 from tests.kit.api import ServedApi, serve_api

@@ -120,8 +120,12 @@ async def test_a_borrowed_server_looks_as_it_does_to_the_gateway(sockets: Path, 
         assert pair.command.get_resources("talk") == pair.gateway.get_resources("talk")
         note = await pair.command.ask("talk", "resources/read", {"uri": NOTES}, timeout=PATIENCE)
         assert note["contents"]
-        with pytest.raises(ToolFailed, match="not passed on"):
-            await pair.command.ask("talk", "resources/subscribe", {"uri": NOTES}, timeout=PATIENCE)
+        told: list[str] = []
+        pair.command.subscribe_to_notifications(lambda server, method, params, caller: told.append(method))
+        await pair.command.ask("talk", "resources/subscribe", {"uri": NOTES}, timeout=PATIENCE)
+        await talkative.touch(NOTES)
+        await eventually(lambda: "notifications/resources/updated" in told)
+        await pair.command.ask("talk", "resources/unsubscribe", {"uri": NOTES}, timeout=PATIENCE)
         await pair.command.ask("talk", "logging/setLevel", {"level": "error"}, timeout=PATIENCE)
         await pair.command.probe("talk", timeout=PATIENCE)
         await talkative.change_prompts("greet", "part")

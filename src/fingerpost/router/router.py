@@ -85,6 +85,7 @@ from fingerpost.router.options import (
 )
 from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_profile_rules, poll_profiles
 from fingerpost.router.store_sync import (
+    CHANGED_TOPIC,
     DisabledTools,
     StoredCapabilities,
     UserDirectory,
@@ -325,6 +326,7 @@ class Router:
             self._tasks.start_soon(
                 run_restarting,
                 poll_store,
+                self.store,
                 self.disabled_tools.refresh,
                 update_pins,
                 self._read_preferences,
@@ -716,6 +718,7 @@ class Router:
         """Set the caller's preferred effort: quick, thorough, or None for the default."""
         async with self._track_request():
             await self.store.preferences.set_effort(caller, None if effort is None else Effort(effort))
+            self.store.messages.publish(CHANGED_TOPIC, {})
             await self._read_preferences()
 
     async def _read_preferences(self) -> None:
@@ -932,6 +935,7 @@ class Router:
 
     async def _store_pin(self, pin: Pin) -> Pin:
         await self.store.pins.put(pin)
+        self.store.messages.publish(CHANGED_TOPIC, {})
         await self.store.journal.flush()
         return pin
 

@@ -59,15 +59,27 @@ _WORK_KINDS: Final = (
 )
 
 
-async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
-    """Call the readers every few seconds until cancelled. Store errors are logged and retried."""
-    while True:
-        await anyio.sleep(POLL_INTERVAL_S)
-        for read in readers:
-            try:
-                await read()
-            except StoreError as error:
-                log.warning("changes of other processes could not be read: %s", error)
+CHANGED_TOPIC: Final = "changed"
+
+
+async def poll_store(store: Store, *readers: Callable[[], Awaitable[None]]) -> None:
+    """Call the readers when another process says that it changed something, and every few seconds, until
+    cancelled. Store errors are logged and retried.
+    """
+    changed = anyio.Event()
+    stop = store.messages.subscribe(CHANGED_TOPIC, lambda _: changed.set())
+    try:
+        while True:
+            with anyio.move_on_after(POLL_INTERVAL_S):
+                await changed.wait()
+            changed = anyio.Event()
+            for read in readers:
+                try:
+                    await read()
+                except StoreError as error:
+                    log.warning("changes of other processes could not be read: %s", error)
+    finally:
+        stop()
 
 
 async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
@@ -239,6 +251,7 @@ class DisabledTools:
                 changed = await self._store.disabled.disable(entry)
             if changed:
                 self._emit_switched(kind, name, on=on, by=by, reason=reason)
+                self._store.messages.publish(CHANGED_TOPIC, {})
             await self._apply()
         await self._store.journal.flush()
         return changed

@@ -98,6 +98,7 @@ class GatewaySearch:
     sockets: Path  # without what differs between gateways
     report: Callable[[str], None]
     reported: set[str] = field(default_factory=set[str])  # kinds of reasons; each is reported once
+    wait_seconds: float = 0.0  # for the gateway; then only the programs that it started are used
 
 
 def find_gateways(sockets: Path) -> list[tuple[Path, str]]:

@@ -202,12 +202,15 @@ class ServerPool:
         """Declare that callers can answer questions, for all connections made from now on."""
         self._for_callers = True
 
-    def use_gateways(self, sockets: Path, report: Callable[[str], None]) -> None:
+    def use_gateways(
+        self, sockets: Path, report: Callable[[str], None], *, wait_seconds: float = 0.0
+    ) -> None:
         """Use the connections of gateways that run on this machine, for all connections made from now on.
 
-        `sockets` is where those of the same store are found; `report` gets a line if one cannot be used.
+        `sockets` is where those of the same store are found; `report` gets a line if one cannot be used. With
+        `wait_seconds` it is waited for, and only the programs that it started are used.
         """
-        self._gateways = GatewaySearch(sockets=sockets, report=report)
+        self._gateways = GatewaySearch(sockets=sockets, report=report, wait_seconds=wait_seconds)
 
     def keep_logs(self, folder: Path) -> None:
         """Write what servers write to stderr to log files, for all connections made from now on."""

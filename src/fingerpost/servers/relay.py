@@ -33,7 +33,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from mcp.shared.message import SessionMessage
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, JSONRPCError
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, JSONRPCError
 
 from fingerpost.errors import (
     FingerpostError,
@@ -87,6 +87,7 @@ WRITE_SECONDS: Final = 30.0  # a command that does not read for so long is disco
 REQUEST_SECONDS: Final = 3600.0  # the command has its own deadline, and cancels
 STALE_SECONDS: Final = 60.0  # a socket may be bound, but not listened at yet
 DRAIN_SECONDS: Final = 2.0
+RETRY_SECONDS: Final = 0.2
 LIST_CHANGED_METHOD: Final = "notifications/tools/list_changed"
 CANCELLED_METHOD: Final = "notifications/cancelled"
 # Errors that mean the same to the command. Servers cannot choose them: they are named outside of the reply.
@@ -233,6 +234,21 @@ async def borrow_connection(
     """Return a connection to this server through a gateway, or None. The caller closes it."""
     if not can_be_lent(spec):
         return None
+    if not search.wait_seconds:
+        return await _find_connection(spec, search, max_bytes)
+    if spec.transport != "stdio":
+        return None
+    with anyio.move_on_after(search.wait_seconds):
+        while True:
+            if (found := await _find_connection(spec, search, max_bytes)) is not None:
+                return found
+            await anyio.sleep(RETRY_SECONDS)
+    return None
+
+
+async def _find_connection(
+    spec: ServerSpec, search: GatewaySearch, max_bytes: int
+) -> BorrowedConnection | None:
     refusals: list[tuple[str, str]] = []
     for path, secret in await anyio.to_thread.run_sync(find_gateways, search.sockets):
         found = await _ask_gateway(path, secret, spec, max_bytes)
@@ -543,6 +559,7 @@ class _CommandConnection:
         self._running: dict[str | int, anyio.CancelScope] = {}
         self._questions: dict[str | int, _Question] = {}
         self._question_count = 0
+        self._watched: set[str] = set()  # URIs of resources
         self._listing = servers.get_listing(server)  # as last announced
         self._read_listing: Listing | None = None  # when the command last listed the tools
         self._is_down = anyio.Event()
@@ -568,6 +585,7 @@ class _CommandConnection:
         finally:
             stop_changes()
             stop_notices()
+            await self._end_subscriptions()
             self._notices.close()
             self._queued.close()
 
@@ -650,8 +668,8 @@ class _CommandConnection:
         if method == "logging/setLevel":
             self._log_level = str(params.get("level"))
             return {}
-        if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):  # no command does
-            raise ToolFailed(f"{method} is not passed on", server=self.server, code=METHOD_NOT_FOUND)
+        if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):
+            return await self._change_subscription(method, str(params.get("uri")))
         meta: dict[str, Any] = dict(params.pop("_meta", None) or {})
         caller = _CommandCaller(self, meta.pop("progressToken", None))
         context = RequestContext(caller=caller, meta=meta, log_level=self._log_level)
@@ -664,6 +682,20 @@ class _CommandConnection:
         if method == "tools/list":
             self._read_listing = self._servers.get_listing(self.server)
         return result
+
+    async def _change_subscription(self, method: str, uri: str) -> JsonObject:
+        """Watch a resource, or stop that. The pool counts who watches what."""
+        if (method == SUBSCRIBE_METHOD) is (uri in self._watched):
+            return {}
+        result = await self._servers.ask(self.server, method, {"uri": uri}, timeout=REQUEST_SECONDS)
+        self._watched ^= {uri}
+        return result
+
+    async def _end_subscriptions(self) -> None:
+        with anyio.move_on_after(DRAIN_SECONDS, shield=True), suppress(FingerpostError):
+            for uri in self._watched:
+                params = {"uri": uri}
+                await self._servers.ask(self.server, UNSUBSCRIBE_METHOD, params, timeout=DRAIN_SECONDS)
 
     def _initialize(self, params: dict[str, Any]) -> JsonObject:
         self.capabilities = params.get("capabilities") or {}

@@ -679,6 +679,7 @@ class GatewaySettings(Section):
         default="127.0.0.1", min_length=1, description="Address to listen at; other machines need keys"
     )
     port: int = Field(default=8642, ge=0, le=65535, description="0: any free port")
+    workers: int = Field(default=1, ge=1, le=256, description="Processes that share the port (`serve`)")
     mode: Literal["auto", "route", "all"] = Field(
         default="auto", description="What /mcp offers; auto: route above smart_routing's thresholds"
     )

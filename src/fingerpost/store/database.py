@@ -455,6 +455,7 @@ MAX_READERS = 4
 _WRITES_OPTION = "fingerpost_writes"
 _WRITE_LOCK = 0x46696E676572  # "Finger", the number of the advisory lock
 _STATEMENT_SECONDS = 30.0
+_LISTEN_SECONDS = 2.0
 
 
 class Database:
@@ -521,6 +522,24 @@ class Database:
         except DBAPIError as error:
             logger.warning("%s", explain(error, self.location))
             raise explain_without_location(error, self.location) from error
+
+    def listen(self, channel: str, on_notified: Callable[[], None], stopped: Event) -> None:
+        """Call `on_notified` for each notification of PostgreSQL, until stopped. Blocks; raises `DBAPIError`
+        or an error of the driver when the connection is lost.
+        """
+        pooled = self._engine.raw_connection()
+        driver: Any = pooled.driver_connection
+        pooled.detach()  # it takes no place in the pool
+        try:
+            driver.autocommit = True
+            driver.execute(f"LISTEN {channel}")
+            on_notified()  # what was written before
+            while not stopped.is_set():
+                for _ in driver.notifies(timeout=_LISTEN_SECONDS, stop_after=1):
+                    on_notified()
+                driver.execute("SELECT 1")  # finds a connection that the network lost
+        finally:
+            driver.close()
 
     def close(self) -> None:
         if self._check is not None:

@@ -179,3 +179,10 @@ CREATE TABLE quota_use (
 CREATE TABLE quota_slots (
     subject TEXT NOT NULL, instance_id TEXT NOT NULL, held BIGINT NOT NULL,
     PRIMARY KEY (subject, instance_id));
+
+-- step 20
+CREATE TABLE messages (
+    seq {counted}, sender TEXT NOT NULL, topic TEXT NOT NULL, body TEXT NOT NULL, at BIGINT NOT NULL);
+CREATE TABLE mcp_sessions (
+    session_id TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL, seen BIGINT NOT NULL);
+CREATE INDEX mcp_sessions_seen ON mcp_sessions (seen);

@@ -439,6 +439,25 @@ quota_slots = Table(
     Column("held", BigInteger, nullable=False),  # slots of this process; they end with its lease
 )
 
+messages = Table(
+    "messages",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("sender", Text, nullable=False),  # a process
+    Column("topic", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Moment, nullable=False),
+)
+
+mcp_sessions = Table(
+    "mcp_sessions",
+    metadata,
+    Column("session_id", ExactText, primary_key=True),
+    Column("record", Text, nullable=False),
+    Column("seen", Moment, nullable=False),  # about; see `McpSessionStore`
+    Index("mcp_sessions_seen", "seen"),
+)
+
 
 _CREATE_VERSIONS = """
     CREATE TABLE IF NOT EXISTS fingerpost_schema (

@@ -1,21 +1,26 @@
-"""The store: one interface to all persistent data, and the processes that use it."""
+"""The store: one interface to all persistent data, and the processes that use it with their messages."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event as ThreadEvent
+from threading import Thread
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import Connection, delete, insert, select
+from anyio.abc import TaskGroup
+from sqlalchemy import Connection, delete, func, insert, select, update
 
-from fingerpost.errors import StoreUnavailable
+from fingerpost.errors import StoreError, StoreUnavailable
 from fingerpost.frozen import frozen
-from fingerpost.records import utc_now
+from fingerpost.records import JsonObject, create_id, utc_now
 from fingerpost.store.anchors import Anchor, RemoteAnchors
 from fingerpost.store.approvals import ApprovalStore, GrantStore, IdempotencyStore
 from fingerpost.store.audit import AuditTrail
@@ -34,9 +39,10 @@ from fingerpost.store.learning import (
 )
 from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.retention import Retention
-from fingerpost.store.schema import claims, instances, journal_head, quota_slots
+from fingerpost.store.schema import claims, instances, journal_head, mcp_sessions, messages, quota_slots
 from fingerpost.store.trust import DataFlowStore, DisabledStore, KnownServerStore, PinStore
 from fingerpost.store.writer import StorePart, StoreWriter, WriterStatistics
+from fingerpost.tasks import run_contained
 
 LEASE_SECONDS = 30.0
 
@@ -148,6 +154,328 @@ def _release_names(connection: Connection, released: Sequence[tuple[str, str]]) 
     return [None] * len(released)
 
 
+MESSAGE_CHANNEL: Final = "fingerpost_messages"
+MESSAGE_POLL_S: Final = 1.0  # behind the notifications of PostgreSQL
+LOCAL_MESSAGE_POLL_S: Final = 0.1  # SQLite notifies nobody; a look costs a tenth of a millisecond
+RECONNECT_S: Final = 1.0
+LISTENER_END_S: Final = 3.0
+ACCEPT_S: Final = 10.0  # until the process that has what is asked for says so
+MESSAGE_LIFETIME: Final = timedelta(minutes=10)
+MESSAGE_CHUNK: Final = 500
+_PRUNE_INTERVAL: Final = 64  # messages
+_ASKED, _ACCEPTED, _ANSWERED = "asked", "accepted", "answered"
+
+MessageHandler = Callable[[JsonObject], None]
+# Returns the work that answers a question, or None if this process cannot answer it.
+QuestionHandler = Callable[[JsonObject], Awaitable[JsonObject] | None]
+
+
+@frozen
+class _Message:
+    sender: str
+    topic: str
+    body: str
+    at: datetime
+    prune: bool
+
+
+class _ProcessQuestion:
+    def __init__(self, expected: int = 1) -> None:
+        self._expected = expected
+        self.accepted = anyio.Event()
+        self.answered = anyio.Event()  # as often as expected
+        self.answers: list[JsonObject] = []
+
+    def add_answer(self, answer: JsonObject) -> None:
+        self.answers.append(answer)
+        if len(self.answers) >= self._expected:
+            self.answered.set()
+
+
+class ProcessMessages(StorePart):
+    """Messages between the processes that share a store. PostgreSQL tells of new ones; they are also polled.
+
+    A message reaches each process that has `open` messages then, once and in order, and not its sender. A
+    process that is cut off gets what it missed, up to `MESSAGE_LIFETIME`.
+    """
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        super().__init__(database, writer)
+        self._own_id = create_id("prc")
+        self.is_shared = not database.location.is_sqlite  # whether other processes may listen
+        self._handlers: dict[str, list[MessageHandler]] = {}
+        self._questions: dict[str, _ProcessQuestion] = {}
+        self._answers: dict[str, QuestionHandler] = {}
+        self._position = 0
+        self._published = 0
+        self._woken = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    def publish(self, topic: str, body: JsonObject) -> None:
+        """Send a message to the other processes soon. Does nothing if the store is not shared."""
+        if not self.is_shared:
+            return
+        self._published += 1
+        message = _Message(
+            sender=self._own_id,
+            topic=topic,
+            body=json.dumps(body),
+            at=utc_now(),
+            prune=self._published % _PRUNE_INTERVAL == 1,
+        )
+        try:
+            self._writer.write_soon(_add_messages, message)
+            self._writer.flush_soon()
+        except StoreUnavailable as error:  # closed, or too many writes wait
+            logger.warning("other processes were not told about %s: %s", topic, error)
+
+    def subscribe(self, topic: str, handler: MessageHandler) -> Callable[[], None]:
+        """Call `handler` with each message of this topic. Call the result to stop."""
+        handlers = self._handlers.setdefault(topic, [])
+        handlers.append(handler)
+
+        def stop() -> None:
+            with suppress(ValueError):
+                handlers.remove(handler)
+
+        return stop
+
+    def answer_questions(self, topic: str, handler: QuestionHandler) -> None:
+        """Answer questions of other processes about this topic. There is one handler for each topic."""
+        self._answers[topic] = handler
+
+    async def ask(self, topic: str, body: JsonObject, *, seconds: float) -> JsonObject | None:
+        """Return the answer of the process that can answer this, or None if none does.
+
+        A process that accepted the question has `seconds` to answer. Raises `StoreError` if it does not.
+        """
+        if self._tasks is None:
+            return None
+        number = create_id("qst")
+        question = self._questions[number] = _ProcessQuestion()
+        try:
+            self.publish(_ASKED, {"question": number, "topic": topic, "body": body})
+            with anyio.move_on_after(ACCEPT_S):
+                await question.accepted.wait()
+            if not question.accepted.is_set():
+                return None
+            with anyio.move_on_after(seconds):
+                await question.answered.wait()
+                return question.answers[0]
+        finally:
+            del self._questions[number]
+        message = "another process of this gateway did not answer in time"
+        raise StoreUnavailable(message, hint="Whether it went on is unknown. Try again.")
+
+    async def ask_all(
+        self, topic: str, body: JsonObject, *, expected: int, seconds: float
+    ) -> list[JsonObject]:
+        """Return the answers of other processes: `expected` ones, or fewer after `seconds`."""
+        if self._tasks is None or not expected:
+            return []
+        number = create_id("qst")
+        question = self._questions[number] = _ProcessQuestion(expected)
+        try:
+            self.publish(_ASKED, {"question": number, "topic": topic, "body": body})
+            with anyio.move_on_after(seconds):
+                await question.answered.wait()
+        finally:
+            del self._questions[number]
+        return question.answers
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        """Receive messages while the context is open, if the store is shared."""
+        if not self.is_shared:
+            yield
+            return
+        self._position = await self._database.read(_get_last_message)
+        stopped = ThreadEvent()
+        listener = Thread(target=self._listen, args=(stopped,), name="fingerpost-listen", daemon=True)
+        if not self._database.location.is_sqlite:
+            listener.start()
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            tasks.start_soon(self._follow)
+            try:
+                yield
+            finally:
+                self._tasks = None
+                tasks.cancel_scope.cancel()
+                stopped.set()
+                if listener.is_alive():
+                    self.publish("left", {})  # wakes the thread
+                    with anyio.CancelScope(shield=True):
+                        await anyio.to_thread.run_sync(listener.join, LISTENER_END_S)
+
+    def _listen(self, stopped: ThreadEvent) -> None:
+        """Wake the reader at each notification, until stopped. Runs in a thread of its own."""
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the event loop is closed
+                self._writer.loop.call_soon_threadsafe(self._wake)
+
+        while not stopped.is_set():
+            try:
+                self._database.listen(MESSAGE_CHANNEL, wake, stopped)
+            except Exception as error:  # noqa: BLE001 - of the driver; messages are polled meanwhile
+                logger.debug("notifications of the database are lost: %s", type(error).__name__)
+                stopped.wait(RECONNECT_S)
+
+    def _wake(self) -> None:
+        self._woken.set()
+
+    async def _follow(self) -> None:
+        poll = LOCAL_MESSAGE_POLL_S if self._database.location.is_sqlite else MESSAGE_POLL_S
+        while True:
+            with anyio.move_on_after(poll):
+                await self._woken.wait()
+            self._woken = anyio.Event()
+            try:
+                while rows := await self._database.read(partial(_list_messages, after=self._position)):
+                    self._position = rows[-1].seq
+                    for row in rows:
+                        if row.sender != self._own_id:
+                            self._deliver(row.topic, cast("JsonObject", json.loads(row.body)))
+            except StoreError:
+                await anyio.sleep(RECONNECT_S)  # the database has logged it
+
+    def _deliver(self, topic: str, body: JsonObject) -> None:
+        if topic == _ASKED:
+            self._accept(body)
+        elif topic in (_ACCEPTED, _ANSWERED):
+            question = self._questions.get(str(body["question"]))
+            if question is not None:
+                question.accepted.set()
+                if topic == _ANSWERED:
+                    question.add_answer(cast("JsonObject", body["answer"]))
+        for handler in tuple(self._handlers.get(topic, ())):
+            try:
+                handler(body)
+            except Exception:
+                logger.exception("a message about %s could not be handled", topic)
+
+    def _accept(self, body: JsonObject) -> None:
+        handler = self._answers.get(str(body["topic"]))
+        work = None if handler is None else handler(cast("JsonObject", body["body"]))
+        if work is not None and self._tasks is not None:
+            number = str(body["question"])
+            self.publish(_ACCEPTED, {"question": number})
+            self._tasks.start_soon(run_contained, self._answer, number, work)
+
+    async def _answer(self, number: str, work: Awaitable[JsonObject]) -> None:
+        self.publish(_ANSWERED, {"question": number, "answer": await work})
+
+
+def _get_last_message(connection: Connection) -> int:
+    return connection.execute(select(func.coalesce(func.max(messages.c.seq), 0))).scalar_one()
+
+
+def _list_messages(connection: Connection, *, after: int) -> Sequence[Any]:
+    query = select(messages).where(messages.c.seq > after).order_by(messages.c.seq).limit(MESSAGE_CHUNK)
+    return connection.execute(query).all()
+
+
+def _add_messages(connection: Connection, added: Sequence[_Message]) -> list[None]:
+    """Write messages. Write transactions are serialized, so readers see them in order of their numbers."""
+    rows = [{"sender": one.sender, "topic": one.topic, "body": one.body, "at": one.at} for one in added]
+    connection.execute(insert(messages), rows)
+    if any(one.prune for one in added):
+        old = messages.c.at < added[0].at - MESSAGE_LIFETIME
+        connection.execute(delete(messages).where(old))
+    if connection.dialect.name != "sqlite":
+        connection.exec_driver_sql(f"NOTIFY {MESSAGE_CHANNEL}")
+    return [None] * len(added)
+
+
+@frozen
+class SharedSession:
+    """An MCP session that any process may serve. `record` is what its client said and set."""
+
+    session_id: str
+    record: JsonObject
+
+
+@frozen
+class _SessionChange:
+    session_id: str
+    change: Callable[[dict[str, Any]], None]
+
+
+class McpSessionStore(StorePart):
+    """MCP sessions of processes that share a store."""
+
+    async def add(self, session_id: str, record: JsonObject) -> None:
+        row = {"session_id": session_id, "record": json.dumps(record), "seen": utc_now()}
+        await self._writer.write(_add_sessions, row)
+
+    async def find(self, session_id: str) -> SharedSession | None:
+        query = select(mcp_sessions.c.record).where(mcp_sessions.c.session_id == session_id)
+        record = await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        return None if record is None else SharedSession(session_id=session_id, record=json.loads(record))
+
+    async def change(self, session_id: str, change: Callable[[dict[str, Any]], None]) -> JsonObject | None:
+        """Let `change` edit the record, and return it; None if there is no such session. The change runs in
+        the writer's thread.
+        """
+        return await self._writer.write(
+            _change_sessions, _SessionChange(session_id=session_id, change=change)
+        )
+
+    def note_use(self, session_id: str) -> None:
+        """Record soon that the session is in use."""
+        self._writer.write_soon(_note_sessions, (session_id, utc_now()), loss=self._loss, any_order=True)
+
+    async def end(self, session_id: str) -> bool:
+        """Remove a session. Return whether this process removed it."""
+        return await self._writer.write(_end_sessions, session_id)
+
+    async def end_idle(self, before: datetime) -> list[SharedSession]:
+        """Remove the sessions that were not in use since, and return them."""
+        return await self._writer.write(_end_idle_sessions, before)
+
+
+def _add_sessions(connection: Connection, added: Sequence[dict[str, Any]]) -> list[None]:
+    connection.execute(insert(mcp_sessions), list(added))
+    return [None] * len(added)
+
+
+def _change_sessions(connection: Connection, changes: Sequence[_SessionChange]) -> list[JsonObject | None]:
+    return [_change_session(connection, one) for one in changes]
+
+
+def _change_session(connection: Connection, given: _SessionChange) -> JsonObject | None:
+    row = mcp_sessions.c.session_id == given.session_id
+    stored = connection.execute(select(mcp_sessions.c.record).where(row)).scalar_one_or_none()
+    if stored is None:
+        return None
+    record = json.loads(stored)
+    given.change(record)
+    connection.execute(update(mcp_sessions).where(row).values(record=json.dumps(record)))
+    return record
+
+
+def _note_sessions(connection: Connection, used: Sequence[tuple[str, datetime]]) -> list[None]:
+    for session_id, at in used:
+        row = mcp_sessions.c.session_id == session_id
+        connection.execute(update(mcp_sessions).where(row).values(seen=at))
+    return [None] * len(used)
+
+
+def _end_sessions(connection: Connection, ended: Sequence[str]) -> list[bool]:
+    return [
+        connection.execute(delete(mcp_sessions).where(mcp_sessions.c.session_id == one)).rowcount == 1
+        for one in ended
+    ]
+
+
+def _end_idle_sessions(connection: Connection, moments: Sequence[datetime]) -> list[list[SharedSession]]:
+    statement = delete(mcp_sessions).where(mcp_sessions.c.seen < max(moments))
+    rows = connection.execute(statement.returning(mcp_sessions.c.session_id, mcp_sessions.c.record)).all()
+    ended = [SharedSession(session_id=row.session_id, record=json.loads(row.record)) for row in rows]
+    return [ended, *([] for _ in moments[1:])]
+
+
 logger = logging.getLogger("fingerpost.store")
 
 LOCK_WAIT = 10.0
@@ -185,6 +513,8 @@ class Store:
         self.instances = InstanceStore(database, writer)
         self.quotas = QuotaStore(database, writer)
         self.users = UserStore(database, writer)
+        self.messages = ProcessMessages(database, writer)
+        self.mcp_sessions = McpSessionStore(database, writer)
         self.preferences = PreferenceStore(database, writer)
         self.data_flow = DataFlowStore(database, writer)
         self.retention = Retention(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, cast
 
 import anyio.to_thread
 import orjson
 
 from fingerpost import __version__
 from fingerpost.errors import StoreError
-from fingerpost.records import Right, ServerState
+from fingerpost.records import JsonObject, Right, ServerState
 from fingerpost.router import Router
 from fingerpost.surfaces.http.access import (
     HOST_REFUSED,
@@ -35,6 +35,62 @@ _NO_STORE_HEADER: Final[Header] = (b"cache-control", b"no-store")
 _CONNECTING_STATES: Final = frozenset({ServerState.IDLE, ServerState.CONNECTING})
 
 
+GATHER_S: Final = 3.0
+
+
+class WorkerGroup:
+    """The workers that share a port: any of them reports the metrics and the readiness of all."""
+
+    def __init__(
+        self, router: Router, *, name: str, number: int, count: int, count_streams: Callable[[], int]
+    ) -> None:
+        self._router = router
+        self._number = number
+        self._count = count
+        self._count_streams = count_streams
+        self._topic = f"worker_status {name}"
+        self.metrics = PrometheusMetrics() if router.settings.telemetry.metrics else None
+        if self.metrics is not None:
+            router.events.add(self.metrics)
+        router.store.messages.answer_questions(self._topic, lambda _: self._describe())
+
+    async def _describe(self) -> JsonObject:
+        return {
+            "worker": self._number,
+            "ready": await is_ready(self._router),
+            "streams": self._count_streams(),
+            "metrics": {} if self.metrics is None else self.metrics.export(),
+        }
+
+    async def gather(self) -> list[JsonObject]:
+        """Return what each worker that answers says of itself, this one first."""
+        others = self._router.store.messages.ask_all(
+            self._topic, {}, expected=self._count - 1, seconds=GATHER_S
+        )
+        return [await self._describe(), *await others]
+
+    async def are_all_ready(self) -> bool:
+        found = await self.gather()
+        return len(found) == self._count and all(one["ready"] for one in found)
+
+
+async def is_ready(router: Router) -> bool:
+    """Return whether the store works, no server is connecting and the router is warm."""
+    trying = any(status.state in _CONNECTING_STATES for status in router.servers.statuses)
+    if trying or router.is_warming_up or router.store.statistics.refused:
+        return False
+    return await count_waiting(router) is not None
+
+
+async def count_waiting(router: Router) -> int | None:
+    """Return the number of pending approvals, or None if the store does not answer."""
+    try:
+        return len(await router.store.approvals.list_waiting())
+    except StoreError as error:
+        log.warning("The store does not answer: %s", error)
+        return None
+
+
 @asynccontextmanager
 async def open_operations_app(
     router: Router,
@@ -42,12 +98,13 @@ async def open_operations_app(
     metrics: PrometheusMetrics | None = None,
     *,
     count_streams: Callable[[], int] | None = None,
+    workers: WorkerGroup | None = None,
 ) -> AsyncGenerator[OperationsApp]:
     """Open the app for `/metrics` and `/readyz`. `streams` returns the number of live stream readers.
 
-    Without `metrics` there is no /metrics.
+    Without `metrics` there is no /metrics. With `workers` both are about all of them.
     """
-    yield OperationsApp(router, authenticator, metrics, count_streams or (lambda: 0))
+    yield OperationsApp(router, authenticator, metrics, count_streams or (lambda: 0), workers)
 
 
 class OperationsApp:
@@ -59,11 +116,13 @@ class OperationsApp:
         authenticator: Authenticator,
         metrics: PrometheusMetrics | None,
         count_streams: Callable[[], int],
+        workers: WorkerGroup | None = None,
     ) -> None:
         self._router = router
         self._authenticator = authenticator
         self._metrics = metrics
         self._count_streams = count_streams
+        self._workers = workers
 
     async def drain(self, seconds: float) -> None:
         """Do nothing: no request takes long."""
@@ -103,14 +162,25 @@ class OperationsApp:
         admitted = await self._authenticator.authenticate(headers, _METRICS_ENDPOINT, remote=remote)
         if isinstance(admitted, AccessDenial):
             raise HttpError(admitted.status, admitted.message, headers=admitted.encoded_headers)
-        gauges = await self._collect_gauges()
+        found = None if self._workers is None else await self._workers.gather()
+        gauges = await self._collect_gauges(found)
         accept = headers.get("accept", "")
-        body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(gauges, accept=accept))
+        exported = (
+            None
+            if found is None
+            else {str(one["worker"]): cast("JsonObject", one["metrics"]) for one in found}
+        )
+        body, content_type = await anyio.to_thread.run_sync(
+            lambda: metrics.render(gauges, accept=accept, workers=exported)
+        )
         kind = (b"content-type", content_type.encode())
         await respond(send, 200, body, (kind, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS))
 
-    async def _collect_gauges(self) -> GaugeValues:
+    async def _collect_gauges(self, workers: Sequence[JsonObject] | None) -> GaugeValues:
         router = self._router
+        streams = (
+            self._count_streams() if workers is None else sum(cast("int", one["streams"]) for one in workers)
+        )
         return GaugeValues(
             servers={
                 status.name: status.state.value
@@ -119,8 +189,8 @@ class OperationsApp:
             },
             breakers={server: status.state.value for server, status in router.calls.runner.breakers.items()},
             tools=len(router.tools.cards),
-            approvals_waiting=await self._count_waiting() or 0,
-            live_streams=self._count_streams(),
+            approvals_waiting=await count_waiting(router) or 0,
+            live_streams=streams,
             version=__version__,
         )
 
@@ -128,8 +198,8 @@ class OperationsApp:
         """Send numbers only, because readers need no authentication."""
         statuses = [s for s in self._router.servers.statuses if s.state is not ServerState.DISABLED]
         trying = sum(status.state in _CONNECTING_STATES for status in statuses)
-        store = await self._count_waiting() is not None and not self._router.store.statistics.refused
-        ready = store and not trying and not self._router.is_warming_up
+        store = await count_waiting(self._router) is not None and not self._router.store.statistics.refused
+        ready = await is_ready(self._router) if self._workers is None else await self._workers.are_all_ready()
         report = {
             "ready": ready,
             "store": store,
@@ -148,14 +218,6 @@ class OperationsApp:
             orjson.dumps(report),
             (_JSON_TYPE, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS),
         )
-
-    async def _count_waiting(self) -> int | None:
-        """Return the number of pending approvals, or None if the store does not answer."""
-        try:
-            return len(await self._router.store.approvals.list_waiting())
-        except StoreError as error:
-            log.warning("The store does not answer: %s", error)
-            return None
 
 
 _TRACE_HEADERS = {TRACEPARENT.encode(): TRACEPARENT, TRACESTATE.encode(): TRACESTATE}

@@ -21,9 +21,10 @@ from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.addresses import get_reachable_address
 from fingerpost.surfaces.http.local_callers import save_address
+from fingerpost.surfaces.http.processes import Worker
 from fingerpost.surfaces.http.server import LazyApp, PathRouter, ServedApp, get_address, listen_at, serve_app
 from fingerpost.surfaces.openai.app import open_openai_app
-from fingerpost.surfaces.operations import TracedApp, open_operations_app
+from fingerpost.surfaces.operations import TracedApp, WorkerGroup, open_operations_app
 from fingerpost.telemetry.tracing import open_spans
 
 
@@ -35,6 +36,7 @@ class SurfaceDeps:
     authenticator: Authenticator
     address: str  # the public address
     loaded: Loaded | None = None  # where the settings were read from
+    worker: Worker | None = None  # this process, if several share the port
 
 
 class _StreamReaders:
@@ -52,6 +54,15 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
     settings = deps.router.settings
     rate = RateLimiter(settings.api.per_minute)  # one limit per caller for all surfaces
     readers = _StreamReaders()
+    workers = None
+    if deps.worker is not None:
+        workers = WorkerGroup(
+            deps.router,
+            name=deps.worker.group,
+            number=deps.worker.number,
+            count=deps.worker.count,
+            count_streams=readers.count,
+        )
     parts: dict[str, LazyApp] = {}
     if settings.completions.enabled:
         parts["v1"] = LazyApp(lambda: _open_openai(deps, rate))
@@ -60,7 +71,7 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
     if settings.console.enabled:
         parts[""] = parts["console"] = LazyApp(lambda: open_console(deps.authenticator))
         parts["docs"] = LazyApp(lambda: open_docs(deps.authenticator))
-    parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers))
+    parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers, workers))
     return parts
 
 
@@ -98,8 +109,12 @@ def _open_api(
     return open_app()
 
 
-def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyncContextManager[ServedApp]:
-    """Open /metrics and /readyz. Counting starts with the first reader."""
+def _open_operations(
+    deps: SurfaceDeps, readers: _StreamReaders, workers: WorkerGroup | None
+) -> AbstractAsyncContextManager[ServedApp]:
+    """Open /metrics and /readyz. Counting starts with the first reader, or with the first worker."""
+    if workers is not None:
+        return open_operations_app(deps.router, deps.authenticator, workers.metrics, workers=workers)
     if not deps.router.settings.telemetry.metrics:
         return open_operations_app(deps.router, deps.authenticator)
     from fingerpost.telemetry.metrics import PrometheusMetrics
@@ -127,15 +142,17 @@ async def serve(
     started: Callable[[str], None] | None = None,
     signals: bool = True,
     loaded: Loaded | None = None,
+    worker: Worker | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `authenticator` may be a function of the bound address; `started` is
-    called with the URL `http://…`.
+    """Serve until SIGINT or SIGTERM, as one of several processes if this is a `worker`.
+
+    `authenticator` may be a function of the bound address; `started` is called with the URL `http://…`.
 
     `loaded` is where the settings were read from, if known. The API then shows the origin of each value.
 
     Raises `ConfigError` if the address is not available.
     """
-    listening = listen_at(host, port)
+    listening = listen_at(host, port) if worker is None else worker.listening
     bound = get_address(listening)
     address = f"http://{get_reachable_address(bound)}"
     with listening:
@@ -145,7 +162,8 @@ async def serve(
         router.servers.sign_in_page = f"{public_url.rstrip('/')}/#/sign-ins"
         with suppress(StoreError):  # `fingerpost console` then prints the address from the settings
             await save_address(router.store, public_url)
-        async with _open_surfaces(router, active_authenticator, public_url, loaded) as app:
+        deps = SurfaceDeps(router, active_authenticator, public_url, loaded, worker)
+        async with _open_surfaces(deps) as app:
             await serve_app(
                 app,
                 listening,
@@ -156,10 +174,9 @@ async def serve(
 
 
 @asynccontextmanager
-async def _open_surfaces(
-    router: Router, authenticator: Authenticator, public_url: str, loaded: Loaded | None
-) -> AsyncGenerator[ServedApp]:
+async def _open_surfaces(deps: SurfaceDeps) -> AsyncGenerator[ServedApp]:
     """Open all enabled surfaces behind one `PathRouter`: MCP at once, the others on first use."""
+    router = deps.router
     settings = router.settings
     has_console = settings.console.enabled and settings.api.enabled  # the console needs the API
 
@@ -167,24 +184,26 @@ async def _open_surfaces(
         return next((status.transport for status in router.servers.statuses if status.name == server), None)
 
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(router.store.messages.open())
         audience = NotificationListeners()
         methods = await stack.enter_async_context(
-            open_methods(router, audience=audience, console=public_url if has_console else None)
+            open_methods(router, audience=audience, console=deps.address if has_console else None)
         )
         gateway = await stack.enter_async_context(
             GatewayApp(
                 methods,
-                authenticator,
+                deps.authenticator,
                 settings.gateway,
                 router.events,
                 profiles=router.profiles,
                 audience=audience,
                 health=lambda: _build_health(router),
+                store=router.store,
             )
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        parts = build_lazy_apps(SurfaceDeps(router, authenticator, public_url, loaded))
+        parts = build_lazy_apps(deps)
         for part in {id(part): part for part in parts.values()}.values():
             tasks.start_soon(part.keep_open)
         front = PathRouter(parts, default=gateway)

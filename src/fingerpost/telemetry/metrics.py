@@ -27,6 +27,7 @@ from fingerpost.events import (
 )
 from fingerpost.events.counts import count_event
 from fingerpost.frozen import frozen
+from fingerpost.records import Json, JsonObject
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -54,6 +55,13 @@ class LabelLimiter:
         return found
 
 
+SINGLE_PROCESS: Final = ""
+
+
+def _get_worker_labels(workers: Mapping[str, Any]) -> Labels:
+    return () if SINGLE_PROCESS in workers else ("worker",)
+
+
 class CounterMetric:
     """A counter with labels."""
 
@@ -67,12 +75,19 @@ class CounterMetric:
         values = self._values
         values[labels] = values.get(labels, 0) + amount
 
-    def collect(self) -> Iterator[Metric]:
+    def export(self) -> list[Json]:
+        """Return labels and value of each series."""
+        return [[list(labels), value] for labels, value in self._values.items()]
+
+    def collect(self, workers: Mapping[str, Any]) -> Iterator[Metric]:
+        """Yield the metric of these processes, by their label; a single process has none."""
         from prometheus_client.core import CounterMetricFamily
 
-        family = CounterMetricFamily(self._name, self._help, labels=self._labels)
-        for labels, value in self._values.items():
-            family.add_metric(labels, value)
+        own = _get_worker_labels(workers)
+        family = CounterMetricFamily(self._name, self._help, labels=(*self._labels, *own))
+        for worker, series in workers.items():
+            for labels, value in series:
+                family.add_metric([*labels, worker] if own else labels, value)
         yield family
 
 
@@ -102,17 +117,24 @@ class DurationHistogram:
         row[bisect_left(self._bounds, seconds)] += 1
         self._sums[labels] += seconds
 
-    def collect(self) -> Iterator[Metric]:
+    def export(self) -> list[Json]:
+        """Return labels, counts and sum of each series."""
+        return [[list(labels), list(row), self._sums[labels]] for labels, row in self._rows.items()]
+
+    def collect(self, workers: Mapping[str, Any]) -> Iterator[Metric]:
+        """Yield the metric of these processes, by their label; a single process has none."""
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily(self._name, self._help, labels=self._labels)
-        for labels, row in self._rows.items():
-            up_to = 0
-            buckets: list[tuple[str, float]] = []
-            for bound, count in zip((*self._bounds, float("inf")), row, strict=True):
-                up_to += count
-                buckets.append(("+Inf" if bound == float("inf") else str(bound), up_to))
-            family.add_metric(labels, buckets, self._sums[labels])
+        own = _get_worker_labels(workers)
+        family = HistogramMetricFamily(self._name, self._help, labels=(*self._labels, *own))
+        for worker, series in workers.items():
+            for labels, row, total in series:
+                up_to = 0
+                buckets: list[tuple[str, float]] = []
+                for bound, count in zip((*self._bounds, float("inf")), row, strict=True):
+                    up_to += count
+                    buckets.append(("+Inf" if bound == float("inf") else str(bound), up_to))
+                family.add_metric([*labels, worker] if own else labels, buckets, total)
         yield family
 
 
@@ -186,6 +208,10 @@ class PrometheusMetrics:
             name: DurationHistogram(f"fingerpost_{name}_duration_seconds", *row)
             for name, row in _DURATIONS.items()
         }
+        self._meters: dict[str, CounterMetric | DurationHistogram] = {
+            **self._counters,
+            **{f"{name}_duration": meter for name, meter in self._durations.items()},
+        }
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             CallFinished: self._count_call_finished,
             AttemptFinished: self._count_attempt_finished,
@@ -210,24 +236,38 @@ class PrometheusMetrics:
             with self._lock:
                 handler(event)
 
-    def render(self, gauges: GaugeValues | None = None, *, accept: str = "") -> tuple[bytes, str]:
-        """Return all metrics and their content type. This is slow, so do not call it on the event loop."""
+    def render(
+        self,
+        gauges: GaugeValues | None = None,
+        *,
+        accept: str = "",
+        workers: Mapping[str, JsonObject] | None = None,
+    ) -> tuple[bytes, str]:
+        """Return all metrics and their content type. This is slow, so do not call it on the event loop.
+
+        `workers` are the exported metrics of several processes, by the label that each gets.
+        """
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
 
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_MetricsCollector(self, gauges))
+        registry.register(_MetricsCollector(self, gauges, workers))
         encode, content_type = choose_encoder(accept)
         return encode(registry), content_type
 
-    def collect(self) -> list[Metric]:
-        """Return the metrics as Prometheus metric families."""
+    def export(self) -> JsonObject:
+        """Return all values, for another process that renders them."""
         with self._lock:
-            return [
-                metric
-                for meter in (*self._counters.values(), *self._durations.values())
-                for metric in meter.collect()
-            ]
+            return {name: meter.export() for name, meter in self._meters.items()}
+
+    def collect(self, workers: Mapping[str, JsonObject] | None = None) -> list[Metric]:
+        """Return the metrics as Prometheus metric families: of these processes, or of this one."""
+        found = workers or {SINGLE_PROCESS: self.export()}
+        return [
+            metric
+            for name, meter in self._meters.items()
+            for metric in meter.collect({worker: values[name] for worker, values in found.items()})
+        ]
 
     def _count(self, name: str, *labels: str, amount: float = 1) -> None:
         self._counters[name].add(labels, amount)
@@ -317,12 +357,18 @@ _OTHER_TOOL_LABELS: Final = _build_tool_labels(OTHER_LABEL, OTHER_LABEL)
 
 
 class _MetricsCollector:
-    def __init__(self, metrics: PrometheusMetrics, gauges: GaugeValues | None) -> None:
+    def __init__(
+        self,
+        metrics: PrometheusMetrics,
+        gauges: GaugeValues | None,
+        workers: Mapping[str, JsonObject] | None,
+    ) -> None:
         self._metrics = metrics
         self._gauges = gauges
+        self._workers = workers
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._metrics.collect()
+        yield from self._metrics.collect(self._workers)
         if self._gauges is not None:
             yield from _collect_gauges(self._gauges)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Awaitable
+from typing import Annotated, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.records import Right, ServerSpec
+from fingerpost.records import JsonObject, Right, ServerSpec
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import (
     ApiProblem,
@@ -92,6 +93,21 @@ class _OpenSignIn:
         return self.answer
 
 
+_ANSWER_TOPIC: Final = "sign_in_answer"
+
+
+async def _finish_sign_in(opened: _OpenSignIn, answer: dict[str, str]) -> JsonObject:
+    """Return the server of the sign-in, or its error."""
+    opened.answer = answer
+    opened.answered.set()
+    with anyio.move_on_after(FINISH_SECONDS):
+        await opened.finished.wait()
+    if opened.error is not None or not opened.finished.is_set():
+        opened.scope.cancel()
+        return {"error": f"{opened.error or 'The server did not answer.'}"}
+    return {"server": opened.spec.name}
+
+
 class SignInOperations(OperationGroup):
     """The operations about the caller's own sign-ins."""
 
@@ -102,6 +118,7 @@ class SignInOperations(OperationGroup):
         self._tasks = tasks
         self._redirect = f"{(router.settings.gateway.public_url or address).rstrip('/')}/"
         self._open: dict[str, _OpenSignIn] = {}  # by state
+        router.store.messages.answer_questions(_ANSWER_TOPIC, self._find_sign_in)
 
     @declare_operation(
         "GET", "/api/sign-ins", "Servers where the caller signs in with the own account", right=Right.USE
@@ -153,22 +170,30 @@ class SignInOperations(OperationGroup):
         problems=(404, 502),
     )
     async def finish(self, request: ApiRequest, body: SignInAnswer) -> UserSignIn:
-        opened = self._open.get(body.state)
-        # Only who began a sign-in may finish it: otherwise a link would bind one person's account to another.
-        if opened is None or opened.user != request.principal.name:
+        fields = ("state", "code", "error", "error_description", "iss")
+        answer: JsonObject = {name: value for name in fields if (value := getattr(body, name)) is not None}
+        given: JsonObject = {"user": request.principal.name, "answer": answer}
+        # It may have begun in another process.
+        work = self._find_sign_in(given)
+        messages = self._router.store.messages
+        found = await (messages.ask(_ANSWER_TOPIC, given, seconds=FINISH_SECONDS) if work is None else work)
+        if found is None:
             detail = "It has expired, was finished already, or was begun by another user. Sign in again."
             raise ApiProblem(404, "There is no such sign-in", detail)
-        del self._open[body.state]
-        fields = ("state", "code", "error", "error_description", "iss")
-        opened.answer = {name: value for name in fields if (value := getattr(body, name)) is not None}
-        opened.answered.set()
-        with anyio.move_on_after(FINISH_SECONDS):
-            await opened.finished.wait()
-        if opened.error is not None or not opened.finished.is_set():
-            opened.scope.cancel()
-            raise ApiProblem(502, "The sign-in failed", f"{opened.error or 'The server did not answer.'}")
+        if "error" in found:
+            raise ApiProblem(502, "The sign-in failed", f"{found['error']}")
         await self._router.with_own_tools(request.principal, None)  # lists the tools of the server
-        return UserSignIn(server=opened.spec.name, signed_in=True)
+        return UserSignIn(server=str(found["server"]), signed_in=True)
+
+    def _find_sign_in(self, given: JsonObject) -> Awaitable[JsonObject] | None:
+        """Return the work that finishes a sign-in, or None if this user did not begin it in this process."""
+        answer = cast("dict[str, str]", given["answer"])
+        opened = self._open.get(answer["state"])
+        # Only who began a sign-in may finish it: otherwise a link would bind one person's account to another.
+        if opened is None or opened.user != given["user"]:
+            return None
+        del self._open[answer["state"]]
+        return _finish_sign_in(opened, answer)
 
     @declare_operation(
         "DELETE",

@@ -42,6 +42,7 @@ ROLES: Final = ("user", "approver", "operator", "admin")
 
 POSITIVE: Final = click.IntRange(min=1)
 NETWORK_PORT: Final = click.IntRange(0, 65535)
+WORKER_COUNT: Final = click.IntRange(1, 256)
 GATEWAY_MODE: Final = choice(["auto", "route", "all"])
 OUT: Final = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
 BACKUP: Final = click.Path(path_type=Path, dir_okay=False)
@@ -262,6 +263,7 @@ COMMANDS: Final = {
         *SMART_ROUTING,
         option("--host", "Where to listen [default: 127.0.0.1, only this machine].", metavar="ADDRESS"),
         option("--port", "0 takes any free port [default: 8642].", type=NETWORK_PORT),
+        option("--workers", "Processes that share the port [default: 1].", type=WORKER_COUNT, metavar="N"),
         option("--mode", "What /mcp offers [default: auto].", type=GATEWAY_MODE),
         option("--profile", "The profile for clients that name none.", metavar="NAME"),
         flag("--open open_browser", "Show the console in a browser, signed in."),

@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -46,6 +56,8 @@ from fingerpost.surfaces.http.local_callers import (
     is_tool_process,
     read_address,
 )
+from fingerpost.surfaces.http.processes import Worker, check_workers, run_workers
+from fingerpost.surfaces.http.server import listen_for_workers
 from fingerpost.surfaces.serve import get_backend_options, serve
 
 if TYPE_CHECKING:
@@ -57,6 +69,7 @@ if TYPE_CHECKING:
 
 
 SETTLE_TIMEOUT_S = 60.0
+FIRST_WORKER_WAIT_S = 15.0  # then a worker starts a program of its own
 
 
 def serve_gateway(
@@ -65,11 +78,15 @@ def serve_gateway(
     """Serve all configured servers on one port until a signal. `profile` is for callers that name none."""
     loaded = override_gateway(read_settings(common), **overrides)
     gateway = loaded.settings.gateway
+    worker = None if gateway.workers == 1 else _start_workers(gateway)
+    if isinstance(worker, int):
+        return worker  # all workers have ended
+    is_first = worker is None or worker.number == 0  # it prints, and connects to programs
 
     async def work() -> int:
-        async with open_service_router(loaded) as router:
+        async with open_service_router(loaded) as router, _join_workers(router, worker):
             ticket: str | None = None
-            if not await anyio.to_thread.run_sync(is_started_by_tool):  # links are for people only
+            if is_first and not await anyio.to_thread.run_sync(is_started_by_tool):  # links are for people
                 with suppress(StoreError):  # without a ticket the console is served for reading only
                     ticket = await create_ticket(router.store)
 
@@ -78,6 +95,10 @@ def serve_gateway(
             def show_start(address: str) -> None:
                 facts["address"] = address
                 logging.getLogger("fingerpost").info("serving at %s", address)
+                if worker is not None:
+                    worker.tell_ready()
+                if not is_first:
+                    return
                 public_url = gateway.public_url or address
                 page = None if ticket is None else build_sign_in_url(public_url, ticket)
                 _print_endpoints(address, loaded, page, as_json=common.as_json)
@@ -87,12 +108,12 @@ def serve_gateway(
 
             router.profiles.set_default(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
-            if note is not None:
+            if note is not None and is_first:
                 print_note(note)
             async with (
                 _keep_own_log(router),
-                _connect_in_background(router, quiet=common.as_json, warm_up=True),
-                _lend_connections(router, facts),
+                _connect_in_background(router, quiet=common.as_json or not is_first, warm_up=True),
+                _lend_connections(router, facts, worker) if is_first else nullcontext(),
             ):
                 await serve(
                     router,
@@ -108,10 +129,48 @@ def serve_gateway(
                     ),
                     started=show_start,
                     loaded=loaded,
+                    worker=worker,
                 )
         return 0
 
     return anyio.run(work, backend_options=get_backend_options())
+
+
+def _start_workers(gateway: GatewaySettings) -> Worker | int:
+    """Start the workers. Returns in each of them, and in this process when they have ended."""
+    check_workers(gateway.workers)
+    import_module("fingerpost.router")  # once for all workers
+    listening = listen_for_workers(gateway.host, gateway.port, gateway.workers)
+    return run_workers(listening, secrets.token_hex(3))
+
+
+@asynccontextmanager
+async def _join_workers(router: Router, worker: Worker | None) -> AsyncGenerator[None]:
+    """Share the store with the other workers, use the programs of the first one, and end with the parent."""
+    if worker is None:
+        yield
+        return
+    router.store.messages.is_shared = True
+    if worker.number > 0:
+        sockets = _get_worker_sockets(router, worker)
+        router.servers.use_gateways(sockets, print_note, wait_seconds=FIRST_WORKER_WAIT_S)
+
+    async def end_with_parent() -> None:
+        await anyio.wait_readable(worker.parent)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(end_with_parent)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+def _get_worker_sockets(router: Router, worker: Worker | None) -> Path:
+    """Return where connections are lent: commands find them, and workers only those of their own group."""
+    sockets = router.store.location.gateway_sockets
+    return sockets if worker is None else sockets.with_name(f"{sockets.name}-{worker.group}")
 
 
 def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str | None) -> int:
@@ -189,9 +248,11 @@ async def _connect_in_background(
                 tasks.cancel_scope.cancel()
 
 
-def _lend_connections(router: Router, facts: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
+def _lend_connections(
+    router: Router, facts: Mapping[str, str], worker: Worker | None = None
+) -> AbstractAsyncContextManager[None]:
     """Let commands use the connections to servers, but no program that a server or a command started."""
-    sockets = router.store.location.gateway_sockets
+    sockets = _get_worker_sockets(router, worker)
     return lend_connections(router.servers, sockets, is_refused=is_tool_process, facts=facts)
 
 

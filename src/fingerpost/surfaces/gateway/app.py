@@ -16,6 +16,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
+from fingerpost.store import Store
 from fingerpost.surfaces.gateway.legacy import (
     delete_session,
     handle_batch_post,
@@ -79,7 +80,9 @@ class GatewayApp:
         profiles: Mapping[str, ProfileSettings] | None = None,
         audience: NotificationListeners | None = None,
         health: Callable[[], JsonObject] | None = None,
+        store: Store | None = None,
     ) -> None:
+        """Sessions are shared with other processes through `store`, if these share it."""
         self._settings = settings
         self._health = health
         self._authenticator = authenticator
@@ -88,7 +91,12 @@ class GatewayApp:
         self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
         self._auth = GatewayAuth(authenticator)
         self._state = GatewayState(
-            methods, settings, events, NotificationListeners() if audience is None else audience, self._auth
+            methods,
+            settings,
+            events,
+            NotificationListeners() if audience is None else audience,
+            self._auth,
+            store,
         )
         self._stack = AsyncExitStack()
 
@@ -218,6 +226,8 @@ class GatewayApp:
         while True:
             await anyio.sleep(pause)
             self._state.sessions.end_idle_sessions()
+            if self._state.shared is not None:
+                await self._state.shared.end_idle()
 
 
 def get_profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> Endpoint | None:

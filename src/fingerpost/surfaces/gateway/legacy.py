@@ -58,11 +58,11 @@ async def handle_legacy_post(
     """Answer one POST of the handshake era."""
     if message.kind == "request" and message.method == "initialize":
         return await _open_session(state, http_request, principal, message)
-    session = find_session(state, http_request, principal)
+    session = await find_session(state, http_request, principal)
     headers = (session.header, *http_request.common)
     if message.kind != "request":
         if message.kind == "response":
-            session.questions.accept_response(message.raw)
+            session.accept_response(message.raw)
         else:
             handle_notification(session, message)
         return await respond(http_request.send, 202, b"", headers)
@@ -90,12 +90,12 @@ async def handle_legacy_post(
     return await reply.finish(200, result.body, result.headers)
 
 
-def find_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> McpSession:
+async def find_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> McpSession:
     """Return the session the request names. Raises `McpHttpError`."""
     session_id = http_request.headers.get("mcp-session-id")
     if session_id is None:
         raise McpHttpError(400, "The header Mcp-Session-Id is missing: send initialize first.")
-    session = state.sessions.find(session_id, principal, http_request.endpoint)
+    session = await state.find_session(session_id, principal, http_request.endpoint)
     if session is None:
         raise McpHttpError(404, "This session does not exist (any more): send initialize again.")
     return session
@@ -151,10 +151,7 @@ async def _open_session(
         return await reply.finish(200, build_error_response(message.id, refusal).body)
     body = encode_result(message.id, await build_initialize_result(state.methods, opening))
     # Kept as long as the session: drop the params, which may be large, and the token.
-    kept = replace(opening, params={}, authorization=None)
-    session = None if state.closing.is_set() else state.sessions.open(kept)
-    if session is None:
-        raise McpHttpError(503, "Too many sessions are open; try again later.", code=INTERNAL_ERROR)
+    session = await state.open_session(replace(opening, params={}, authorization=None))
     emit_client_connected(state, opening)
     reply = PostResponse(http_request, accepts=takes, headers=(session.header, *http_request.common))
     await reply.finish(200, body)
@@ -165,8 +162,8 @@ def handle_notification(session: McpSession, message: JsonRpcMessage) -> None:
     """Handle a notification of the client. Most need no action."""
     if message.method == "notifications/cancelled":
         request_id = message.params.get("requestId")
-        if isinstance(request_id, str | int) and (running := session.in_flight.get(request_id)):
-            running.cancel_for_client()
+        if isinstance(request_id, str | int):
+            session.cancel_request(request_id)
 
 
 def build_session_request(
@@ -206,10 +203,10 @@ async def open_event_stream(state: GatewayState, http_request: McpHttpRequest, p
     """Serve the notification stream of a session. A new stream replaces the old one, which may be dead."""
     if not parse_accept(http_request.headers)[1]:
         raise McpHttpError(406, "This is a stream: accept text/event-stream.")
-    session = find_session(state, http_request, principal)
+    session = await find_session(state, http_request, principal)
     last = http_request.headers.get("last-event-id")
-    if last is not None and last.isascii() and last.isdigit() and len(last) < 20:
-        session.backlog.resume_after(int(last))
+    if last is not None:
+        session.backlog.resume_after(last)
     mark = session.stream = object()
     session.backlog.wake()
     headers = [*EVENT_STREAM_HEADERS, session.header, *http_request.common]
@@ -246,14 +243,14 @@ async def _send_notifications(
         due = session.backlog.take_unsent()
         if session.backlog.closed and not due:
             break
-        frame = b"".join(encode_event(message, str(number)) for number, message in due) or PING_FRAME
+        frame = b"".join(encode_event(message, event_id) for event_id, message in due) or PING_FRAME
     stream_scope.cancel()
 
 
 async def delete_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:
     """End the session at the client's request."""
-    session = find_session(state, http_request, principal)
-    state.sessions.end_session(session, "ended by the client")
+    session = await find_session(state, http_request, principal)
+    await state.end_session(session, "ended by the client")
     await respond(http_request.send, 200, b"", http_request.common)
 
 
@@ -265,7 +262,8 @@ async def handle_batch_post(
     state: GatewayState, http_request: McpHttpRequest, principal: Principal, entries: Sequence[object]
 ) -> None:
     """Answer a batch that came over HTTP."""
-    named = find_session(state, http_request, principal) if "mcp-session-id" in http_request.headers else None
+    has_session = "mcp-session-id" in http_request.headers
+    named = await find_session(state, http_request, principal) if has_session else None
     session = check_batch_session(named, entries)
     headers = (session.header, *http_request.common)
     reply = PostResponse(
@@ -336,7 +334,7 @@ class MessageBatch:
         except InvalidJsonRpcMessage as error:
             return encode_error(error.request_id, error.code, error.message)
         if message.kind == "response":
-            self._session.questions.accept_response(message.raw)
+            self._session.accept_response(message.raw)
             return None
         if message.kind == "notification":
             handle_notification(self._session, message)

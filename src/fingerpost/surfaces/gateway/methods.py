@@ -44,7 +44,7 @@ from fingerpost.surfaces.gateway.resource_methods import (
 from fingerpost.surfaces.gateway.subscriptions import ChangeNotifier, SessionSubscriptions
 from fingerpost.surfaces.gateway.tool_methods import ToolMethods
 from fingerpost.surfaces.http.access import Endpoint
-from fingerpost.tasks import cancel_and_exit, run_restarting
+from fingerpost.tasks import cancel_and_exit, run_contained, run_restarting
 
 SERVER_NAME: Final = "fingerpost"
 MAX_SERVERS_TOKENS: Final = 1500  # for the instructions of all servers together
@@ -120,6 +120,7 @@ class GatewayMethods:
     ) -> None:
         seconds = router.settings.call.timeout
         self._router = router
+        self._tasks = tasks
         self._readiness = Readiness(router)
         self._levels = LogLevels()
         self._tool_listing = ToolListing(router)
@@ -240,6 +241,16 @@ class GatewayMethods:
     def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """Return a tool's input schema, to compare `Mcp-Param-*` headers with the body."""
         return self._tool_listing.get_header_schema(endpoint, principal, name)
+
+    def restore_session(self, request: ClientRequest, record: JsonObject) -> None:
+        """Apply what a session has set in other processes, and notify it of changes from now on."""
+        self._tasks.start_soon(run_contained, self._restore_session, request, record)
+
+    async def _restore_session(self, request: ClientRequest, record: JsonObject) -> None:
+        self.logging.restore_level(request, record)
+        await self.wait_until_ready(request.endpoint, request.principal)
+        self._register_client(request.endpoint, request.principal)
+        await self._subscriptions.restore(request, record)
 
     def forget_session(self, session: str) -> None:
         """Drop everything held for a session or listening stream that ended."""

@@ -120,6 +120,10 @@ class McpMethods(Protocol):
         """Return `capabilities`, `serverInfo` and `instructions`, for `initialize` and `server/discover`."""
         ...
 
+    def restore_session(self, request: ClientRequest, record: JsonObject) -> None:
+        """Apply what a session has set in other processes. `request` is its `initialize` request."""
+        ...
+
     def forget_session(self, session: str) -> None:
         """Drop everything held for a session that ended."""
         ...

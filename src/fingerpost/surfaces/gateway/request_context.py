@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
 
 from anyio.abc import TaskGroup
-from mcp_types.jsonrpc import INVALID_PARAMS
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
-from fingerpost.errors import FingerpostError
+from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.records import Json, JsonObject, ServerState, ServerStatus
 from fingerpost.router import Router
 from fingerpost.servers.requests import CALL_ID_META_KEY, RequestContext
 from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange, ClientRequest, JsonRpcError
+from fingerpost.surfaces.gateway.sessions import change_shared_session
 from fingerpost.tasks import run_contained
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
@@ -51,6 +52,16 @@ class LogLevels:
         return LOG_LEVELS.index(str(level)) >= LOG_LEVELS.index(self.get_level(session) or DEFAULT_LEVEL)
 
 
+async def keep_setting(
+    router: Router, request: ClientRequest, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Keep what a session has set for the other processes that serve it. Raises `JsonRpcError`."""
+    try:
+        await change_shared_session(router.store, request.session or "", change)
+    except StoreError as error:
+        raise JsonRpcError(INTERNAL_ERROR, f"This could not be stored: {error}. Try again later.") from error
+
+
 SET_LEVEL_METHOD: Final = "logging/setLevel"
 _CONNECTED_STATES: Final = frozenset((ServerState.READY, ServerState.DEGRADED))
 
@@ -75,7 +86,15 @@ class LoggingMethods:
             raise JsonRpcError(INVALID_PARAMS, f"`level` must be one of {', '.join(LOG_LEVELS)}")
         self._levels.set_level(request.session or request.caller_key, str(level))
         self._send_levels()
+        await keep_setting(self._router, request, lambda record: record.update(level=level))
         return {}
+
+    def restore_level(self, request: ClientRequest, record: JsonObject) -> None:
+        """Apply the level that a session set in another process."""
+        level = record.get("level")
+        if isinstance(level, str) and level != self._levels.get_level(request.session):
+            self._levels.set_level(request.session or request.caller_key, level)
+            self._send_levels()
 
     def forget_session(self, session: str) -> None:
         """Drop the level of a session that ended, and update the servers."""

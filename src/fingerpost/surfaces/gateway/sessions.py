@@ -8,14 +8,16 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import count
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
 
 import anyio
 from mcp_types.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND
 
-from fingerpost.records import JsonObject, Principal
+from fingerpost.errors import StoreError
+from fingerpost.records import JsonObject, Principal, utc_now
+from fingerpost.store import Store
 from fingerpost.surfaces.gateway.protocol import (
     ClientRequest,
     JsonRpcError,
@@ -30,12 +32,13 @@ from fingerpost.tasks import create_cancel_scope
 log = logging.getLogger("fingerpost.gateway")
 
 # A repeated notification with the same params adds nothing.
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
 CHANGE_METHODS: Final = frozenset(
     {
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",
         "notifications/resources/list_changed",
-        "notifications/resources/updated",
+        RESOURCE_UPDATED,
     }
 )
 
@@ -116,11 +119,15 @@ MAX_NOTIFICATIONS: Final = 64
 
 
 class NotificationBacklog:
-    """Numbered notifications of one session. Sent ones are kept for a client that lost its stream."""
+    """Numbered notifications of one session. Sent ones are kept for a client that lost its stream.
 
-    __slots__ = ("_kept", "_last", "_sent", "_woken", "closed")
+    Each process numbers for itself: `mark` is part of the event ids where there are several.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_kept", "_last", "_mark", "_sent", "_woken", "closed")
+
+    def __init__(self, mark: str = "") -> None:
+        self._mark = mark
         self._kept: deque[tuple[int, Notification]] = deque(maxlen=MAX_NOTIFICATIONS)
         self._last = 0
         self._sent = 0
@@ -141,13 +148,21 @@ class NotificationBacklog:
         self.closed = True
         self.wake()
 
-    def resume_after(self, number: int) -> None:
-        """Treat everything up to `number` as sent, and nothing after it."""
-        self._sent = max(0, min(number, self._last))
+    def resume_after(self, event_id: str) -> None:
+        """Treat everything up to this event as sent, and nothing after it. Ids of other processes are
+        ignored.
+        """
+        number = event_id.removeprefix(self._mark)
+        if event_id.startswith(self._mark) and number.isascii() and number.isdigit() and len(number) < 20:
+            self._sent = min(int(number), self._last)
 
-    def take_unsent(self) -> list[tuple[int, bytes]]:
-        """Return the unsent notifications and mark them as sent."""
-        due = [(number, notification.message) for number, notification in self._kept if number > self._sent]
+    def take_unsent(self) -> list[tuple[str, bytes]]:
+        """Return the unsent notifications with their event ids, and mark them as sent."""
+        due = [
+            (f"{self._mark}{number}", notification.message)
+            for number, notification in self._kept
+            if number > self._sent
+        ]
         self._sent = self._last
         return due
 
@@ -197,11 +212,10 @@ class ClientQuestions:
     requests.
     """
 
-    __slots__ = ("_ids", "_waiting")
+    __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
         self._waiting: dict[str, _OpenQuestion] = {}
-        self._ids = count(1)
 
     async def ask_client(
         self, send: Callable[[bytes], Awaitable[None]], method: str, params: JsonObject
@@ -211,7 +225,7 @@ class ClientQuestions:
             raise JsonRpcError(
                 INTERNAL_ERROR, f"{MAX_OPEN_QUESTIONS} questions to this client are open already."
             )
-        request_id = f"fingerpost-{next(self._ids)}"
+        request_id = f"fingerpost-{secrets.token_hex(8)}"  # other processes may ask in the same session
         question = self._waiting[request_id] = _OpenQuestion()
         try:
             await send(encode_request(request_id, method, params))
@@ -225,12 +239,15 @@ class ClientQuestions:
             self._waiting.pop(request_id, None)
         return question.get_result()
 
-    def accept_response(self, response: JsonObject) -> None:
-        """Deliver a response to its waiting question. An unexpected response is dropped."""
+    def accept_response(self, response: JsonObject) -> bool:
+        """Deliver a response to its waiting question. Return whether it waits here."""
         question = self._waiting.get(str(response.get("id")))
-        if question is not None and question.response is None:
+        if question is None:
+            return False
+        if question.response is None:
             question.response = response
             question.answered.set()
+        return True
 
     def cancel_all(self) -> None:
         """End all open questions, because the client is gone."""
@@ -318,9 +335,25 @@ class McpSession:
     questions: ClientQuestions = field(default_factory=ClientQuestions)
     backlog: NotificationBacklog = field(default_factory=NotificationBacklog)
     stream: object | None = None  # the open GET stream
+    shared: SharedSessions | None = None  # set if other processes serve the session, too
+    noted_at: float = 0.0  # when its use was last recorded for other processes
 
     def receive(self, notification: Notification) -> None:
+        if self.shared is not None and self.stream is None and notification.method == RESOURCE_UPDATED:
+            self.shared.pass_on(self, {"updated": notification.params})  # the stream may be elsewhere
         self.backlog.add(notification)
+
+    def accept_response(self, response: JsonObject) -> None:
+        """Deliver the client's answer to the question, in this process or another."""
+        if not self.questions.accept_response(response) and self.shared is not None:
+            self.shared.pass_on(self, {"response": response})
+
+    def cancel_request(self, request_id: RequestId) -> None:
+        """Cancel a request of the client, in this process or another."""
+        if (running := self.in_flight.get(request_id)) is not None:
+            running.cancel_for_client()
+        elif self.shared is not None:
+            self.shared.pass_on(self, {"cancel": request_id})
 
     @property
     def busy(self) -> bool:
@@ -370,6 +403,13 @@ class McpSessions:
         session.unsubscribe = self._audience.add(session)
         self._sessions[session.id] = session
         return session
+
+    def peek(self, session_id: str) -> McpSession | None:
+        """Return the session without using it."""
+        return self._sessions.get(session_id)
+
+    def list_busy(self) -> list[McpSession]:
+        return [session for session in self._sessions.values() if session.busy]
 
     def find(self, session_id: str, principal: Principal, endpoint: Endpoint) -> McpSession | None:
         """Return the session if it belongs to this principal and endpoint, else None."""
@@ -422,3 +462,145 @@ class McpSessions:
             return False
         self.end_session(session_to_end, "closed to make room for another client")
         return True
+
+
+SESSION_TOPIC: Final = "session"
+NOTE_USE_INTERVAL_S: Final = 60.0
+_UNNOTED_USE: Final = timedelta(seconds=3 * NOTE_USE_INTERVAL_S)
+
+
+class SharedSessions:
+    """Sessions that several processes serve. They are kept in the store; each process has those that it was
+    asked for in memory, and passes on what concerns a request or stream of another process.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sessions: McpSessions,
+        *,
+        idle_seconds: float,
+        restore: Callable[[ClientRequest, JsonObject], None],
+        on_left: Callable[[JsonObject, str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`restore` applies what a session has set to a process that did not know it; `on_left` is called
+        with the record of a session that ended.
+        """
+        self._store = store
+        self._sessions = sessions
+        self._idle = timedelta(seconds=idle_seconds)
+        self._restore = restore
+        self._on_left = on_left
+        self._clock = clock
+        self.close = store.messages.subscribe(SESSION_TOPIC, self._receive)
+
+    async def add(self, session: McpSession) -> None:
+        """Share a new session. Raises `StoreError`."""
+        opening = session.request
+        record: JsonObject = {
+            "version": opening.version,
+            "path": opening.endpoint.path,
+            "principal": opening.principal.name,
+            "kind": opening.principal.kind,
+            "capabilities": opening.capabilities,
+            "client": opening.client,
+        }
+        await self._store.mcp_sessions.add(session.id, record)
+        self._attach(session)
+
+    async def load(self, session_id: str, principal: Principal, endpoint: Endpoint) -> McpSession | None:
+        """Return a session that another process opened, if it belongs to this principal and endpoint. Raises
+        `StoreError`.
+        """
+        stored = await self._store.mcp_sessions.find(session_id)
+        if stored is None:
+            return None
+        record = stored.record
+        owner = (record["principal"], record["kind"], record["path"])
+        if owner != (principal.name, principal.kind, endpoint.path):
+            return None
+        if (found := self._sessions.peek(session_id)) is not None:  # loaded meanwhile
+            return found
+        opening = ClientRequest(
+            id=0,
+            method="initialize",
+            params={},
+            version=str(record["version"]),
+            endpoint=endpoint,
+            principal=principal,
+            capabilities=cast("JsonObject", record["capabilities"]),
+            client=str(record["client"]),
+            session=session_id,
+        )
+        session = self._sessions.open(opening)
+        if session is not None:
+            self._attach(session)
+            self._restore(opening, record)
+        return session
+
+    def _attach(self, session: McpSession) -> None:
+        session.shared = self
+        session.backlog = NotificationBacklog(f"{secrets.token_hex(4)}-")
+        session.noted_at = self._clock()
+
+    def note_use(self, session: McpSession) -> None:
+        """Record from time to time that the session is in use."""
+        if self._clock() - session.noted_at > NOTE_USE_INTERVAL_S:
+            session.noted_at = self._clock()
+            self._store.mcp_sessions.note_use(session.id)
+
+    async def end(self, session_id: str, reason: str) -> None:
+        """End a session for all processes."""
+        if await self._store.mcp_sessions.end(session_id):
+            self._store.messages.publish(SESSION_TOPIC, {"session": session_id, "end": reason})
+
+    async def end_idle(self) -> None:
+        """End the sessions that no process used for too long."""
+        for session in self._sessions.list_busy():
+            self.note_use(session)
+        try:
+            ended = await self._store.mcp_sessions.end_idle(utc_now() - self._idle - _UNNOTED_USE)
+        except StoreError as error:
+            log.warning("idle sessions could not be ended: %s", error)
+            return
+        for one in ended:
+            self._on_left(one.record, f"idle for {self._idle.total_seconds():g} s")
+
+    def pass_on(self, session: McpSession, what: JsonObject) -> None:
+        """Send this to the other processes that serve the session."""
+        self._store.messages.publish(SESSION_TOPIC, {"session": session.id, **what})
+
+    def _receive(self, message: JsonObject) -> None:
+        session = self._sessions.peek(str(message["session"]))
+        if session is None:
+            return
+        for what, value in message.items():
+            match what:
+                case "response":
+                    session.questions.accept_response(cast("JsonObject", value))
+                case "cancel":
+                    if (running := session.in_flight.get(cast("RequestId", value))) is not None:
+                        running.cancel_for_client()
+                case "updated":
+                    if session.stream is not None:
+                        session.backlog.add(Notification(RESOURCE_UPDATED, cast("JsonObject", value)))
+                case "state":
+                    self._restore(session.request, cast("JsonObject", value))
+                case "end":
+                    self._sessions.end_session(session, str(value))
+                case _:
+                    pass
+
+
+async def change_shared_session(
+    store: Store, session_id: str, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Record what a session has set, such as its log level, and tell the other processes. Does nothing if the
+    session is not shared. Raises `StoreError`.
+    """
+    if not store.messages.is_shared:
+        return
+    record = await store.mcp_sessions.change(session_id, change)
+    if record is not None:
+        store.messages.publish(SESSION_TOPIC, {"session": session_id, "state": record})

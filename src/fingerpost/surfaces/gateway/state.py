@@ -8,19 +8,22 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp_types.jsonrpc import INVALID_REQUEST
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 
+from fingerpost.errors import StoreError
 from fingerpost.events import ClientLeft, EventSink
 from fingerpost.frozen import frozen
-from fingerpost.records import Principal
+from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings
-from fingerpost.surfaces.gateway.protocol import McpMethods, RequestId, encode_error
+from fingerpost.store import Store
+from fingerpost.surfaces.gateway.protocol import ClientRequest, McpMethods, RequestId, encode_error
 from fingerpost.surfaces.gateway.sessions import (
     ActiveRequest,
     ActiveRequests,
     McpSession,
     McpSessions,
     NotificationListeners,
+    SharedSessions,
 )
 from fingerpost.surfaces.http.access import AccessDenial, Authenticator, CorsPolicy, Endpoint
 from fingerpost.surfaces.http.asgi import JSON_TYPE, Header, HttpError, Receive, Send, respond
@@ -93,6 +96,7 @@ _CORS: Final = CorsPolicy(
     exposed=b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
 )  # fmt: skip
 _UNDECIDED_STATUS: Final = 503
+_RETRY_SOON: Final[tuple[Header, ...]] = ((b"retry-after", b"5"),)
 
 
 class GatewayAuth:
@@ -148,8 +152,11 @@ class GatewayState:
         events: EventSink,
         audience: NotificationListeners,
         auth: GatewayAuth | None = None,
+        store: Store | None = None,
     ) -> None:
-        """`auth` authenticates HTTP clients. It is None for stdio."""
+        """`auth` authenticates HTTP clients. It is None for stdio. Sessions are shared with other processes
+        through `store`.
+        """
         self.methods = methods
         self.settings = settings
         self.events = events
@@ -163,6 +170,15 @@ class GatewayState:
             idle_seconds=settings.session_seconds,
             on_end=self._on_session_end,
         )
+        self.shared: SharedSessions | None = None
+        if store is not None and store.messages.is_shared:
+            self.shared = SharedSessions(
+                store,
+                self.sessions,
+                idle_seconds=settings.session_seconds,
+                restore=methods.restore_session,
+                on_left=self._on_shared_session_left,
+            )
         self._at_close: dict[object, Callable[[], None]] = {}
         self.active_requests = ActiveRequests()
         self._tasks: TaskGroup | None = None
@@ -182,6 +198,48 @@ class GatewayState:
         its `cancel` stops the request.
         """
         return ActiveRequest(self.active_requests)
+
+    async def open_session(self, request: ClientRequest) -> McpSession:
+        """Open a session for this `initialize` request. Raises `McpHttpError`."""
+        session = None if self.closing.is_set() else self.sessions.open(request)
+        if session is None:
+            raise McpHttpError(503, "Too many sessions are open; try again later.", code=INTERNAL_ERROR)
+        if self.shared is not None:
+            try:
+                await self.shared.add(session)
+            except StoreError as error:
+                self.sessions.end_session(session, "it could not be stored")
+                raise _build_store_error(error) from error
+        return session
+
+    async def find_session(
+        self, session_id: str, principal: Principal, endpoint: Endpoint
+    ) -> McpSession | None:
+        """Return the session if it belongs to this principal and endpoint, else None. Raises
+        `McpHttpError`.
+        """
+        session = self.sessions.find(session_id, principal, endpoint)
+        if self.shared is None:
+            return session
+        if session is None:
+            try:
+                session = await self.shared.load(session_id, principal, endpoint)
+            except StoreError as error:
+                raise _build_store_error(error) from error
+        if session is not None:
+            self.shared.note_use(session)
+        return session
+
+    async def end_session(self, session: McpSession, reason: str) -> None:
+        """End a session for all processes. Raises `McpHttpError`."""
+        if self.shared is not None:
+            try:
+                await self.shared.end(session.id, reason)
+            except StoreError as error:
+                raise _build_store_error(error) from error
+        self.sessions.end_session(session, reason)
+        if session.shared is not None:
+            self._emit_left(session.request, reason)
 
     async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
         """Return whether a stream that this request opened may stay open."""
@@ -206,6 +264,8 @@ class GatewayState:
         """Accept no new streams or sessions, and end open streams gracefully."""
         self.closing.set()
         self.end_streams()
+        if self.shared is not None:
+            self.shared.close()
         self.sessions.end_all_sessions("the gateway closed")
 
     def forget_session(self, session: str) -> None:
@@ -216,7 +276,11 @@ class GatewayState:
             log.exception("The state of an ended session could not be removed")
 
     def _on_session_end(self, session: McpSession, reason: str) -> None:
-        opening = session.request
+        if session.shared is None:  # else it may go on in another process
+            self._emit_left(session.request, reason)
+        self.forget_session(session.id)
+
+    def _emit_left(self, opening: ClientRequest, reason: str) -> None:
         self.events.emit(
             ClientLeft(
                 client=opening.client,
@@ -225,4 +289,12 @@ class GatewayState:
                 reason=reason,
             )
         )
-        self.forget_session(session.id)
+
+    def _on_shared_session_left(self, record: JsonObject, reason: str) -> None:
+        client, path, principal = (str(record[name]) for name in ("client", "path", "principal"))
+        self.events.emit(ClientLeft(client=client, endpoint=path, principal=principal, reason=reason))
+
+
+def _build_store_error(error: StoreError) -> McpHttpError:
+    message = f"Sessions cannot be read or stored now: {error}. {error.hint or 'Try again soon.'}"
+    return McpHttpError(503, message, code=INTERNAL_ERROR, headers=_RETRY_SOON)

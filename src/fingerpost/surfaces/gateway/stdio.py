@@ -60,8 +60,8 @@ from fingerpost.surfaces.gateway.sessions import (
 )
 from fingerpost.surfaces.gateway.state import GatewayState
 from fingerpost.surfaces.http.access import Endpoint
-from fingerpost.surfaces.http.interpreter import tune_for_serving
 from fingerpost.surfaces.http.local_callers import is_started_by_tool
+from fingerpost.surfaces.http.processes import tune_for_serving
 from fingerpost.tasks import run_contained
 
 Result = TypeVar("Result")

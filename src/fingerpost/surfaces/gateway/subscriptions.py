@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
@@ -28,7 +28,7 @@ from fingerpost.surfaces.gateway.protocol import (
     JsonRpcError,
     NotificationAudience,
 )
-from fingerpost.surfaces.gateway.request_context import LogLevels
+from fingerpost.surfaces.gateway.request_context import LogLevels, keep_setting
 from fingerpost.surfaces.gateway.resource_methods import (
     ResourceMethods,
     build_not_found_error,
@@ -36,9 +36,9 @@ from fingerpost.surfaces.gateway.resource_methods import (
     build_unavailable_error,
     get_text_param,
 )
+from fingerpost.surfaces.gateway.sessions import RESOURCE_UPDATED
 from fingerpost.tasks import run_contained
 
-RESOURCE_UPDATED: Final = "notifications/resources/updated"
 SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"
 MAX_SUBSCRIPTIONS_PER_SESSION: Final = 1000
@@ -75,18 +75,40 @@ class SessionSubscriptions:
 
     async def subscribe(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """Answer `resources/subscribe` of a session."""
-        await self._watch(request, get_text_param(request, "uri"))
+        uri = get_text_param(request, "uri")
+        await self._watch(request, uri)
+
+        def add(record: dict[str, Any]) -> None:
+            record["watched"] = [*(one for one in record.get("watched", ()) if one != uri), uri]
+
+        await keep_setting(self._router, request, add)
         return {}
 
     async def unsubscribe(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """Answer `resources/unsubscribe`. A resource that was not watched is not an error."""
         uri = get_text_param(request, "uri")
-        watched = self._watching.get(_get_session_id(request), {}).get(uri)
+        await self._stop_watching(_get_session_id(request), uri)
+
+        def remove(record: dict[str, Any]) -> None:
+            record["watched"] = [one for one in record.get("watched", ()) if one != uri]
+
+        await keep_setting(self._router, request, remove)
+        return {}
+
+    async def _stop_watching(self, session: str, uri: str) -> None:
+        watched = self._watching.get(session, {}).get(uri)
         if watched is not None:
-            self._drop(_get_session_id(request), uri)
+            self._drop(session, uri)
             with suppress(FingerpostError):  # a disconnected server sends no updates anyway
                 await self._send_to_server(UNSUBSCRIBE, watched)
-        return {}
+
+    async def restore(self, request: ClientRequest, record: JsonObject) -> None:
+        """Watch what a session watches in other processes, and nothing else."""
+        session, listed = _get_session_id(request), record.get("watched", [])
+        wanted = [uri for uri in cast("list[Json]", listed) if isinstance(uri, str)]
+        for uri in set(self._watching.get(session, {})) - set(wanted):
+            await self._stop_watching(session, uri)
+        await self._watch_all(request, wanted)
 
     async def listen(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """Answer `subscriptions/listen` with the accepted filter. Unsupported kinds and resources are

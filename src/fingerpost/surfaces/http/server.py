@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -17,7 +18,7 @@ import uvicorn
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.http.asgi import AsgiScope, Receive, Send, respond
 from fingerpost.surfaces.http.connection import build_protocol
-from fingerpost.surfaces.http.interpreter import tune_for_serving
+from fingerpost.surfaces.http.processes import tune_for_serving
 
 KEEP_ALIVE_S: Final = 120  # longer than an agent usually pauses between two calls
 LISTEN_BACKLOG: Final = 2048
@@ -113,13 +114,15 @@ async def _stop_at_signal(server: uvicorn.Server) -> None:
             server.should_exit = True
 
 
-def listen_at(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises `ConfigError` with a hint if the address is in use or not
-    available.
+def listen_at(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """Return a listening socket. Others of this user may listen there, too, if all are `shared`. Raises
+    `ConfigError` with a hint if the address is in use or not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listening = socket.create_server((host, port), family=family, backlog=LISTEN_BACKLOG)
+        listening = socket.create_server(
+            (host, port), family=family, backlog=LISTEN_BACKLOG, reuse_port=shared
+        )
         # Streams consist of small writes that must not be delayed. Connections inherit this option.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
@@ -128,6 +131,17 @@ def listen_at(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"Cannot listen at {host}:{port}: {reason}. Give another --port (0 takes any free one) or --host."
         ) from error
+
+
+def listen_for_workers(host: str, port: int, count: int) -> list[socket.socket]:
+    """Return a listening socket of the same address for each worker. The kernel distributes connections among
+    them where it can (Linux); elsewhere they share one socket. Raises `ConfigError` as `listen_at` does.
+    """
+    if sys.platform != "linux":
+        return [listen_at(host, port)] * count
+    with listen_at(host, port) as probe:  # fails if other workers share the port already
+        bound = probe.getsockname()[1]
+    return [listen_at(host, bound, shared=True) for _ in range(count)]
 
 
 def get_address(listening: socket.socket) -> str:

@@ -186,7 +186,11 @@ class InputRequiredCalls:
         self._sign_ins = SignInQuestions(self._router, self._state_cipher, secret, self._audience)
         self._tasks = await anyio.create_task_group().__aenter__()
         self.suspended = SuspendedCalls(
-            self._tasks, self._state_cipher, seconds=self._seconds, on_abandoned=self._note_abandoned
+            self._tasks,
+            self._state_cipher,
+            seconds=self._seconds,
+            messages=self._router.store.messages,
+            on_abandoned=self._note_abandoned,
         )
         self._approvals = ElicitedApprovals(self._router, self._state_cipher)
         self._read_approvals = ReadApprovals(self._router, self._approvals, console=self._console)

@@ -13,6 +13,8 @@ from anyio.abc import TaskGroup
 from fingerpost.errors import FingerpostError, ToolFailed
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Outcome, create_id
+from fingerpost.records.codec import from_plain, to_plain
+from fingerpost.store.store import ProcessMessages
 from fingerpost.surfaces.gateway.elicitation.client import (
     ELICIT_METHOD,
     GatewayCaller,
@@ -105,6 +107,31 @@ class _SuspendedCall:
         return self._ended.value
 
 
+_RESUME_TOPIC: Final = "resume_call"
+
+
+def _encode_resumption(value: CallValue | InputRequired) -> JsonObject:
+    if isinstance(value, InputRequired):
+        return {"input_required": value.result}
+    return {"outcome": to_plain(value)} if isinstance(value, Outcome) else {"result": value}
+
+
+def _decode_resumption(reply: JsonObject) -> CallValue | InputRequired:
+    """Return what the other process returned. Raises what it raised."""
+    [(kind, value), *_] = reply.items()
+    match kind:
+        case "input_required":
+            return InputRequired(cast("JsonObject", value))
+        case "outcome":
+            return from_plain(Outcome, value)
+        case "result":
+            return cast("JsonObject", value)
+        case "refused":
+            raise InvalidRequestState(str(value), started=True)
+        case _:
+            raise FingerpostError(str(value), hint=cast("str | None", reply.get("hint")))
+
+
 class SuspendedCalls:
     """All calls that may have to wait for their client."""
 
@@ -114,10 +141,15 @@ class SuspendedCalls:
         cipher: RequestStateCipher,
         *,
         seconds: float,
+        messages: ProcessMessages,
         on_abandoned: Callable[[GatewayCaller, str], None],
     ) -> None:
-        """`on_abandoned` is called with the caller and the method of every question that timed out."""
+        """`on_abandoned` is called with the caller and the method of every question that timed out. Answers
+        to questions of other processes are passed on through `messages`.
+        """
         self._tasks = tasks
+        self._messages = messages
+        messages.answer_questions(_RESUME_TOPIC, self._find_resumption)
         self._on_abandoned = on_abandoned
         self._cipher = cipher
         self._seconds = seconds
@@ -145,9 +177,51 @@ class SuspendedCalls:
         """Deliver answers. Return the call's value, or the questions that are still open."""
         suspended = self._waiting.get(request_state.subject)
         if suspended is None:
+            return await self._resume_elsewhere(request_state, answers)
+        return await self._resume(suspended, request_state.state_id, exchange, answers)
+
+    async def _resume_elsewhere(
+        self, request_state: RequestState, answers: JsonObject
+    ) -> CallValue | InputRequired:
+        """Deliver answers to the process in which the call waits."""
+        given: JsonObject = {
+            "subject": request_state.subject,
+            "state_id": request_state.state_id,
+            "answers": answers,
+        }
+        reply = await self._messages.ask(_RESUME_TOPIC, given, seconds=self._seconds)
+        if reply is None:
             message = "has expired, or the gateway was restarted"
             raise InvalidRequestState(message, started=True)
-        if suspended.awaited_state != request_state.state_id:
+        return _decode_resumption(reply)
+
+    def _find_resumption(self, given: JsonObject) -> Awaitable[JsonObject] | None:
+        """Return the work that delivers answers from another process, or None if the call is not here."""
+        suspended = self._waiting.get(str(given["subject"]))
+        if suspended is None:
+            return None
+
+        async def resume() -> JsonObject:
+            answers = cast("JsonObject", given["answers"])
+            try:
+                return _encode_resumption(
+                    await self._resume(suspended, str(given["state_id"]), None, answers)
+                )
+            except InvalidRequestState as refused:
+                return {"refused": str(refused)}
+            except FingerpostError as error:
+                return {"error": str(error), "hint": error.hint}
+
+        return resume()
+
+    async def _resume(
+        self,
+        suspended: _SuspendedCall,
+        state_id: str,
+        exchange: ClientExchange | None,
+        answers: JsonObject,
+    ) -> CallValue | InputRequired:
+        if suspended.awaited_state != state_id:
             message = "was used already"
             raise InvalidRequestState(message, started=True)
         suspended.awaited_state = None

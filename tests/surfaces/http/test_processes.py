@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 
-from fingerpost.surfaces.http.interpreter import GC_THRESHOLD, SWITCH_INTERVAL_S, tune_for_serving
+from fingerpost.surfaces.http.processes import GC_THRESHOLD, SWITCH_INTERVAL_S, tune_for_serving
 
 
 def test_threads_take_short_turns_while_serving_and_garbage_is_looked_for_rarely() -> None:
