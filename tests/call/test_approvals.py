@@ -34,7 +34,7 @@ from fingerpost.records import (
 from fingerpost.settings import CallSettings
 from tests.kit import warm
 from tests.kit.store_samples import NOON
-from tests.kit.stores import OpenStore
+from tests.kit.stores import ON_SQLITE, OpenStore
 from tests.requirements import proves
 from tests.store.conftest import anchor, open_store, postgres, postgres_url, sqlite_url, url
 
@@ -125,6 +125,7 @@ async def test_nothing_runs_before_a_person_approved_and_then_exactly_once(
 
 
 @proves("C6")
+@ON_SQLITE
 async def test_a_rejection_gives_no_leave_and_keeps_its_reason(
     open_call_approvals: Opened, sink: MemorySink
 ) -> None:
@@ -146,6 +147,7 @@ async def test_a_rejection_gives_no_leave_and_keeps_its_reason(
     )
 
 
+@ON_SQLITE
 async def test_the_same_call_asked_again_while_it_waits_is_the_same_pending_call(
     open_call_approvals: Opened, sink: MemorySink
 ) -> None:
@@ -167,6 +169,7 @@ async def test_the_same_call_asked_again_while_it_waits_is_the_same_pending_call
         assert len({asked[0].pending_id, other.pending_id, elsewhere.pending_id, somebody.pending_id}) == 4
 
 
+@ON_SQLITE
 async def test_a_call_decided_before_is_asked_about_anew(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:
         first = await request_and_approve(approvals, make_call())
@@ -213,6 +216,7 @@ async def test_a_decision_on_one_call_holds_in_every_session_of_its_caller(
 
 
 @proves("C6")
+@ON_SQLITE
 async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_runs_once_anywhere(
     open_call_approvals: Opened,
 ) -> None:
@@ -231,6 +235,7 @@ async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_r
 
 
 @proves("C6", "F34")
+@ON_SQLITE
 async def test_arguments_or_a_definition_changed_after_approval_void_it(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:
         await request_and_approve(approvals, make_call("a.txt"))
@@ -241,6 +246,7 @@ async def test_arguments_or_a_definition_changed_after_approval_void_it(open_cal
 
 
 @proves("C6")
+@ON_SQLITE
 async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
     open_call_approvals: Opened, sink: MemorySink
 ) -> None:
@@ -255,6 +261,7 @@ async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
 
 
 @proves("C6")
+@ON_SQLITE
 async def test_an_approval_for_the_conversation_covers_operation_and_target_there_until_it_expires(
     open_call_approvals: Opened, clock: ManualClock
 ) -> None:
@@ -272,6 +279,7 @@ async def test_an_approval_for_the_conversation_covers_operation_and_target_ther
         assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
+@ON_SQLITE
 async def test_what_does_not_apply_is_refused_and_decides_nothing(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:
         pending = await approvals.request(make_call(), replace(CONTEXT, conversation=None), ASK)
@@ -331,6 +339,7 @@ async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
     assert sorted(events) == sorted(received)
 
 
+@ON_SQLITE
 async def test_a_second_approval_gives_no_second_leave(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:
         pending = await request_and_approve(approvals, make_call())
@@ -342,6 +351,7 @@ async def test_a_second_approval_gives_no_second_leave(open_call_approvals: Open
 
 
 @proves("F36")
+@ON_SQLITE
 async def test_a_call_without_a_decision_in_time_is_expired_and_cannot_be_approved(
     open_call_approvals: Opened, clock: ManualClock
 ) -> None:
@@ -369,6 +379,7 @@ async def test_a_call_without_a_decision_in_time_is_expired_and_cannot_be_approv
         (-CLOCK_SKEW.total_seconds() - 1, False),
     ],
 )
+@ON_SQLITE
 async def test_a_grant_holds_for_its_time_and_a_clock_that_jumps_does_not_lengthen_it(
     open_call_approvals: Opened, clock: ManualClock, scope: str, jump: float, good: bool
 ) -> None:
@@ -378,6 +389,7 @@ async def test_a_grant_holds_for_its_time_and_a_clock_that_jumps_does_not_length
         assert (await approvals.use_grant(make_call(), CONTEXT) is not None) is good
 
 
+@ON_SQLITE
 async def test_a_grant_from_the_future_does_not_hide_a_good_one(
     open_call_approvals: Opened, clock: ManualClock
 ) -> None:
@@ -389,6 +401,7 @@ async def test_a_grant_from_the_future_does_not_hide_a_good_one(
         assert await approvals.use_grant(make_call(), CONTEXT) is not None
 
 
+@ON_SQLITE
 async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_shown_nowhere(
     open_call_approvals: Opened, sink: MemorySink
 ) -> None:
@@ -459,6 +472,7 @@ def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
 
 
 @proves("G6")
+@ON_SQLITE
 async def test_one_caller_cannot_bury_a_person_under_questions(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:
         for number in range(MAX_WAITING):

@@ -104,7 +104,7 @@ def test_an_interruption_waits_until_a_written_line_is_counted() -> None:
 def test_what_was_written_survives_an_interruption(person: CommandLine) -> None:
     write_lines(
         person.home / "queries.jsonl",
-        [{"id": str(number), "query": f"commits number {number}"} for number in range(200_000)],
+        [{"id": str(number), "query": f"commits number {number}"} for number in range(30_000)],
     )
     out = person.home / "p.jsonl"
     running = subprocess.Popen(
@@ -125,7 +125,7 @@ def test_what_was_written_survives_an_interruption(person: CommandLine) -> None:
     assert written.endswith("\n")
     lines = read_lines(written)
     assert [line["id"] for line in lines] == [str(number) for number in range(len(lines))]
-    assert f"stopped: {len(lines):,} of 200,000 predictions are written" in errors
+    assert f"stopped: {len(lines):,} of 30,000 predictions are written" in errors
 
 
 async def _until_written(out: Path) -> None:

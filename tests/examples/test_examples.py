@@ -29,7 +29,7 @@ def story(example: Path) -> list[Step]:
     return steps(Block(example.name, 1, "console", textwrap.dedent(shown)))
 
 
-def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
+def run(command: str, home: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     """The command as a reader would give it, in a folder and with a home that hold nothing yet."""
     python, script, *arguments = shlex.split(command)
     assert python == "python"
@@ -41,6 +41,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
         env={
             "PATH": os.pathsep.join([warm.folder(), PATH]),
             "HOME": str(home),
+            "XDG_CACHE_HOME": str(cache),  # shared: encoding the tools takes longer than most examples
             "LANG": os.environ.get("LANG", "C.UTF-8"),
         },
         stdin=subprocess.DEVNULL,
@@ -55,12 +56,14 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
 @proves("H24")
 @pytest.mark.timeout(150)  # some stories take two programs, and all start servers of their own
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_prints_what_it_shows(example: Path, tmp_path: Path) -> None:
+def test_an_example_prints_what_it_shows(
+    example: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     output = story(example)
     assert output, f"{example.name} shows nothing in its docstring"
     for step in output:
         assert step.expected, f"{example.name}: nothing is shown under {step.command}"
-        done = run(step.command, tmp_path)
+        done = run(step.command, tmp_path, tmp_path_factory.getbasetemp() / "cache")
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         assert matches(step.expected, done.stdout), f"$ {step.command}\n{done.stdout}"
 

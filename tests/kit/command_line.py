@@ -16,6 +16,8 @@ from tests.kit.programs import PATH, program
 from tests.kit.stores import place_empty_store
 
 FILE_SERVER = Path(__file__).with_name("file_server.py")
+# `tests/choose/keyless/test_arguments.py` shows that the real servers define them so.
+REAL_TOOLS = Path(__file__).parents[1] / "choose" / "keyless" / "real_tools.jsonl"
 
 
 @dataclass
@@ -50,6 +52,15 @@ class CommandLine:
         self.servers[name] = entry
         (self.home / "mcp.json").write_text(json.dumps({"mcpServers": self.servers}), encoding="utf-8")
         return file
+
+    def has_files(self) -> None:
+        """The tools of the file-system server from npm. It reads, writes and creates directories anywhere.
+
+        Starting Node takes longer than most commands do; `tests/servers/test_real_servers.py` starts it.
+        """
+        lines = REAL_TOOLS.read_text(encoding="utf-8").splitlines()
+        tools = [one["definition"] for one in map(json.loads, lines) if one["server"] == "files"]
+        self.has("files", tools, trust_hints=True)
 
     def has_fault(self, name: str, fault: str) -> None:
         self.has(name, **_python("-m", "fingerpost.testing.faults.stdio", fault))

@@ -1,17 +1,40 @@
 """A stdio MCP server whose tools are read from a file at every start.
 
-Run: `python file_server.py TOOLS.json`.
+Run: `python file_server.py TOOLS.json`. Tools with the names in `CALLS` work as those of the file-system
+server from npm do; a call of another one fails.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 
-def answer(method: str, tools: list[Any]) -> dict[str, Any] | None:
+def read_text(path: str, **_: Any) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+def write_file(path: str, content: str) -> str:
+    Path(path).write_text(content, encoding="utf-8")
+    return f"Successfully wrote to {path}"
+
+
+def create_directory(path: str) -> str:
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return f"Successfully created directory {path}"
+
+
+CALLS: dict[str, Callable[..., str]] = {
+    "read_text_file": read_text,
+    "write_file": write_file,
+    "create_directory": create_directory,
+}
+
+
+def answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
             return {
@@ -21,10 +44,20 @@ def answer(method: str, tools: list[Any]) -> dict[str, Any] | None:
             }
         case "tools/list":
             return {"tools": tools}
+        case "tools/call" if params["name"] in CALLS:
+            return call(CALLS[params["name"]], params.get("arguments", {}))
         case "ping":
             return {}
         case _:
             return None
+
+
+def call(function: Callable[..., str], arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        text, failed = function(**arguments), False
+    except OSError as error:
+        text, failed = str(error), True
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
 
 
 def main() -> None:
@@ -33,7 +66,7 @@ def main() -> None:
         request = json.loads(line)
         if "id" not in request:
             continue
-        result = answer(request["method"], tools)
+        result = answer(request["method"], request.get("params", {}), tools)
         body = (
             {"result": result} if result is not None else {"error": {"code": -32601, "message": "not found"}}
         )

@@ -15,11 +15,15 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, cast
 
 import psycopg
+import pytest
 
 from fingerpost.store import Store
 from fingerpost.store.database import Database, StoreLocation, resolve_location
 
 PATIENCE = 40.0
+
+# For tests of what is written in one way for both databases: `tests/store` shows that it is stored by both.
+ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
 

@@ -26,7 +26,7 @@ from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolR
 from fingerpost.store import Store
 from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
 from tests.kit.store_samples import create_audited_event, ordinary
-from tests.kit.stores import OpenStore
+from tests.kit.stores import ON_SQLITE, OpenStore
 from tests.requirements import proves
 
 Tamper = Callable[[str], None]
@@ -87,6 +87,7 @@ async def test_an_untouched_trail_verifies(open_store: OpenStore) -> None:
     ],
 )
 @proves("F39", "H6")
+@ON_SQLITE
 async def test_an_edited_or_deleted_row_is_found(
     open_store: OpenStore, tamper: Tamper, statement: str, first_bad: int, reason: str
 ) -> None:
@@ -279,6 +280,7 @@ async def test_a_writer_that_was_silent_takes_another_chain_if_its_own_was_conti
     ],
 )
 @proves("F39", "H27")
+@ON_SQLITE
 async def test_tampering_with_one_chain_of_several_is_found_without_an_anchor(
     open_store: OpenStore, tamper: Tamper, anchor: Path, statements: list[str], reason: str
 ) -> None:

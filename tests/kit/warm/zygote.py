@@ -219,6 +219,7 @@ class ForkServer:
         while self._lines:
             self._reap()
             time.sleep(0.01)
+        signal.set_wakeup_fd(-1)  # its socket is closed before the last signal can come
 
     def _forget(self) -> None:
         """In a forked process: nothing of ours stays open or handles a signal."""

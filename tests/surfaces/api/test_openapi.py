@@ -28,7 +28,7 @@ from tests.requirements import proves
 
 # Streams go on for as long as the client listens: they have tests of their own.
 STREAMS = frozenset({"/api/live", "/api/events"})
-EXAMPLES = 3
+EXAMPLES = 2
 LONG = 1000
 _checks: Any = checks  # only partly typed
 

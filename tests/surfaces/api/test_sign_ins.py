@@ -13,7 +13,7 @@ from tests.kit.api import ServedApi, open_served_api
 from tests.kit.oauth_authority import OAuthAuthority, agree, serve_accounts
 from tests.requirements import proves
 
-CALLS = 500  # of each user
+CALLS = 100  # of each user
 
 
 async def sign_in(api: ServedApi, key: dict[str, str]) -> httpx2.Response:

@@ -26,12 +26,12 @@ WORDS_ALONE = "[flags]\ndense_scores = false\n"
 
 @pytest.fixture
 def clerk(person: CommandLine) -> CommandLine:
-    """Has a clock and a folder: two real servers."""
+    """Has a real clock, and a folder."""
     folder = person.home / "desk"
     folder.mkdir()
     (folder / "note.md").write_text("The lucky number is 42.\n", encoding="utf-8")
     person.has("time", command="mcp-server-time", args=["--local-timezone", "Etc/UTC"])
-    person.has("files", command="mcp-server-filesystem", args=[str(folder)])
+    person.has_files()
     person.writes("fingerpost.toml", WORDS_ALONE)
     return person
 

@@ -16,12 +16,15 @@ pytestmark = pytest.mark.process
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
 
-def has_files(person: CommandLine) -> Path:
-    """The real file-system server from npm, on a folder of its own."""
+def has_files(person: CommandLine, *, real: bool = False) -> Path:
+    """Tools for files, and a folder to use them in; `real` are those of the server from npm."""
     folder = person.home / "desk"
     folder.mkdir()
     (folder / "note.md").write_text("one\ntwo\nthree\nfour\n", encoding="utf-8")
-    person.has("files", command="mcp-server-filesystem", args=[str(folder)])
+    if real:
+        person.has("files", command="mcp-server-filesystem", args=[str(folder)])
+    else:
+        person.has_files()
     return folder
 
 
@@ -29,7 +32,7 @@ def has_files(person: CommandLine) -> Path:
 def test_wrong_argument_names_and_types_to_a_real_server_succeed_and_the_trace_shows_each_repair(
     person: CommandLine,
 ) -> None:
-    folder = has_files(person)
+    folder = has_files(person, real=True)
     done = person.runs("call", "files.read_text_file", f"filePath={folder}/note.md", "HEAD=2", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     outcome = json.loads(done.stdout)
@@ -53,7 +56,7 @@ def test_wrong_argument_names_and_types_to_a_real_server_succeed_and_the_trace_s
 def test_a_file_that_another_server_does_not_find_is_named_with_its_kind_and_path(
     person: CommandLine,
 ) -> None:
-    folder = has_files(person)
+    folder = has_files(person, real=True)
     done = person.runs("call", "files/read_text_file", f"path={folder}/missing.md", "--json")
     metadata = json.loads(done.stdout)["metadata"]
     assert (metadata["error_type"], metadata["attemptedPath"]) == ("FileNotFound", f"{folder}/missing.md")
@@ -91,7 +94,7 @@ def test_a_rejected_call_is_told_why(person: CommandLine) -> None:
 
 @proves("C6")
 def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: CommandLine) -> None:
-    folder = has_files(person)
+    folder = has_files(person, real=True)
     with Terminal(person, "call", "files/write_file", f"path={folder}/new.md", "content=hello") as terminal:
         terminal.until("Run it? [y/N]: ")
         terminal.types("y")
@@ -193,7 +196,7 @@ def test_nothing_recorded_under_an_id_says_so(person: CommandLine) -> None:
 
 @proves("D11")
 def test_a_failure_is_told_in_words_and_the_servers_own_only_when_asked(person: CommandLine) -> None:
-    folder = has_files(person)
+    folder = has_files(person, real=True)
     missing = ("call", "files/read_text_file", f"path={folder}/nothing.txt")
     plainly = person.runs(*missing)
     assert plainly.returncode == 1

@@ -28,7 +28,7 @@ def clerk(person: CommandLine) -> CommandLine:
     folder = person.home / "desk"
     folder.mkdir()
     person.has("time", command="mcp-server-time", args=["--local-timezone", "Etc/UTC"])
-    person.has("files", command="mcp-server-filesystem", args=[str(folder)])
+    person.has_files()
     person.writes("fingerpost.toml", "[flags]\ndense_scores = false\n")
     return person
 

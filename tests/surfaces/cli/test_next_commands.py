@@ -33,9 +33,9 @@ def clerk(tmp_path: Path) -> CommandLine:
 
 
 def has_files(person: CommandLine) -> str:
-    """The real file-system server, and a request it can be made to serve without any model."""
+    """A server with folders, and a request it can be made to serve without any model."""
     folder = person.home / "drafts"
-    person.has("files", command="mcp-server-filesystem", args=[str(person.home)])
+    person.has_files()
     return f'Use files/create_directory to create the directory "{folder}"'
 
 

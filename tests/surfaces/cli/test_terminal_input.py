@@ -21,8 +21,8 @@ RUN_IT = "[n]o: "
 
 @pytest.fixture
 def clerk(person: CommandLine) -> CommandLine:
-    """Has the real file-system server, which asks before it makes a folder."""
-    person.has("files", command="mcp-server-filesystem", args=[str(person.home)])
+    """Has a tool that makes folders, before which a person is asked."""
+    person.has_files()
     person.writes("fingerpost.toml", "[flags]\ndense_scores = false\n")
     return person
 

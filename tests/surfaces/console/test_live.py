@@ -129,16 +129,19 @@ def test_hebrew_runs_from_right_to_left(browser: Browser, used_server: ConsoleSe
         assert asked.evaluate("element => getComputedStyle(element).direction") == "rtl"
 
 
-@pytest.mark.parametrize(("scheme", "width"), both_schemes())
-def test_it_can_be_read_by_everybody(browser: Browser, used_server: ConsoleServer, scheme: str, width: int):
-    with visit(browser, used_server, "#/live", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
-        expect(page.locator(".line")).to_have_count(7)
-        check_access(page)
-        shoot(page, f"live-{scheme}-{width}")
-        open_request(page, TOKYO)
-        expect(page.locator(".answer")).to_contain_text("It is half past nine")
-        check_access(page)
-        shoot(page, f"journey-{scheme}-{width}")
+def test_it_can_be_read_by_everybody(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live") as page:
+        for scheme, width in both_schemes():
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 900})
+            page.evaluate("location.hash = '#/live'")
+            expect(page.locator(".line")).to_have_count(7)
+            check_access(page)
+            shoot(page, f"live-{scheme}-{width}")
+            open_request(page, TOKYO)
+            expect(page.locator(".answer")).to_contain_text("It is half past nine")
+            check_access(page)
+            shoot(page, f"journey-{scheme}-{width}")
 
 
 def test_a_journey_is_shown_while_it_happens(browser: Browser, used_server: ConsoleServer):

@@ -14,7 +14,7 @@ from tests.requirements import proves
 @proves("G13")
 @pytest.mark.timeout(60)
 async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:
-    found = await Soak(tmp_path, workers=4).run(seconds=6, kill_every=1.2)
+    found = await Soak(tmp_path, workers=4).run(seconds=4, kill_every=0.8)
 
     assert found.lost == []
     assert found.faults == [], found.log
