@@ -5,6 +5,7 @@ from fingerpost.records.access import DECIDING_RIGHTS as DECIDING_RIGHTS
 from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
 from fingerpost.records.access import QUOTA_LIMITS as QUOTA_LIMITS
 from fingerpost.records.access import ROLE_RIGHTS as ROLE_RIGHTS
+from fingerpost.records.access import AccessRole as AccessRole
 from fingerpost.records.access import Approval as Approval
 from fingerpost.records.access import ArgumentOrigin as ArgumentOrigin
 from fingerpost.records.access import CallerAuthorization as CallerAuthorization
@@ -18,7 +19,6 @@ from fingerpost.records.access import Principal as Principal
 from fingerpost.records.access import Quota as Quota
 from fingerpost.records.access import QuotaSubject as QuotaSubject
 from fingerpost.records.access import Right as Right
-from fingerpost.records.access import Role as Role
 from fingerpost.records.access import Scope as Scope
 from fingerpost.records.access import SubjectToken as SubjectToken
 from fingerpost.records.access import User as User

@@ -52,7 +52,7 @@ ALL_RIGHTS: Final = tuple(Right)
 DECIDING_RIGHTS: Final = frozenset({Right.CONFIRM, Right.APPROVE, Right.MANAGE, Right.ADMINISTER})
 
 
-class Role(StrEnum):
+class AccessRole(StrEnum):
     """A named set of rights, for keys, users and tokens."""
 
     USER = "user"
@@ -61,17 +61,17 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
-ROLE_RIGHTS: Final[Mapping[Role, tuple[Right, ...]]] = MappingProxyType(
+ROLE_RIGHTS: Final[Mapping[AccessRole, tuple[Right, ...]]] = MappingProxyType(
     {
-        Role.USER: (Right.USE,),
-        Role.APPROVER: (Right.USE, Right.WATCH, Right.CONFIRM, Right.APPROVE),
-        Role.OPERATOR: (Right.USE, Right.WATCH, Right.MANAGE),
-        Role.ADMIN: ALL_RIGHTS,
+        AccessRole.USER: (Right.USE,),
+        AccessRole.APPROVER: (Right.USE, Right.WATCH, Right.CONFIRM, Right.APPROVE),
+        AccessRole.OPERATOR: (Right.USE, Right.WATCH, Right.MANAGE),
+        AccessRole.ADMIN: ALL_RIGHTS,
     }
 )
 
 
-def combine_rights(roles: Iterable[Role], rights: Iterable[Right] = ()) -> tuple[Right, ...]:
+def combine_rights(roles: Iterable[AccessRole], rights: Iterable[Right] = ()) -> tuple[Right, ...]:
     """Return the rights of these roles and these further rights, each once, in the order of `Right`."""
     held = {*rights, *(right for role in roles for right in ROLE_RIGHTS[role])}
     return tuple(right for right in Right if right in held)
@@ -133,7 +133,7 @@ class User:
     """
 
     name: str
-    roles: tuple[Role, ...] = ()
+    roles: tuple[AccessRole, ...] = ()
     disabled: bool = False  # none of its keys and tokens is accepted
 
 

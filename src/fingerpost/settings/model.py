@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from fingerpost.records import (
+    AccessRole,
     DataLabel,
     Effect,
     Effort,
     OAuthGrant,
     QuotaSubject,
     RetryCondition,
-    Role,
     ServerAuth,
 )
 
@@ -650,12 +650,12 @@ class ClaimedRoles(Section):
         min_length=1,
         description="Claim with groups or roles of a person, such as `groups` or `realm_access.roles`",
     )
-    roles: dict[str, Role] = Field(
+    roles: dict[str, AccessRole] = Field(
         default_factory=dict,
         description="Value of that claim to role: user, approver, operator or admin; all that occur count",
     )
-    default_roles: tuple[Role, ...] = Field(
-        default=(Role.USER,),
+    default_roles: tuple[AccessRole, ...] = Field(
+        default=(AccessRole.USER,),
         description="Roles of people without any of those values; empty: they are refused",
     )
 

@@ -23,9 +23,9 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     LOCAL_NAME,
+    AccessRole,
     Principal,
     Right,
-    Role,
     Scope,
     combine_rights,
     create_id,
@@ -63,7 +63,7 @@ class ApiKey:
     scope: Scope = field(default_factory=Scope)
     profiles: tuple[str, ...] = ()
     rights: tuple[Right, ...] = (Right.USE,)  # beside those of the roles
-    roles: tuple[Role, ...] = ()
+    roles: tuple[AccessRole, ...] = ()
     user: str = ""  # its owner, if other than `name`
     created: datetime
     expires: datetime | None = None
@@ -93,7 +93,7 @@ class _KeyAccess:
     scope: Scope
     profiles: tuple[str, ...] = ()
     rights: tuple[Right, ...] = (Right.USE,)
-    roles: tuple[Role, ...] = ()
+    roles: tuple[AccessRole, ...] = ()
     user: str = ""
 
 
@@ -107,7 +107,7 @@ class ApiKeyStore(StorePart):
         scope: Scope | None = None,
         profiles: Sequence[str] = (),
         rights: Sequence[Right] = (Right.USE,),
-        roles: Sequence[Role] = (),
+        roles: Sequence[AccessRole] = (),
         user: str = "",
         expires: datetime | None = None,
         same_holder: bool = False,

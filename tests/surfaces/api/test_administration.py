@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from fingerpost.events import AccessChanged, KeyChanged
-from fingerpost.records import Right, Role
+from fingerpost.records import AccessRole, Right
 from tests.kit.api import ServedApi, open_served_api
 from tests.requirements import proves
 
@@ -42,7 +42,7 @@ OPERATIONS = {
 async def test_what_each_role_may_do_at_each_endpoint(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, gateway={"require_key": True}, api={"per_minute": 100_000}) as api:
         document = (await api.get("/api/openapi.json")).json()
-        keys = {role.value: await api.key(role.value, roles=(role,)) for role in Role}
+        keys = {role.value: await api.key(role.value, roles=(role,)) for role in AccessRole}
         api.client.headers["content-type"] = "application/json"
         found: dict[str, set[str]] = {right: set() for right in ROLES_WITH}
         wrong: list[str] = []
@@ -65,7 +65,7 @@ async def test_what_each_role_may_do_at_each_endpoint(tmp_path: Path) -> None:
 async def admin_api(tmp_path: Path) -> AsyncGenerator[ServedApi]:
     """An API whose client is an administrator with a key."""
     async with open_served_api(tmp_path, gateway={"require_key": True}, profiles={"desk": {}}) as api:
-        api.client.headers.update(await api.key("root", roles=(Role.ADMIN,)))
+        api.client.headers.update(await api.key("root", roles=(AccessRole.ADMIN,)))
         yield api
 
 
@@ -156,7 +156,7 @@ async def test_limited_keys_administer_nothing_and_keys_from_before_keep_their_r
     admin_api: ServedApi,
 ) -> None:
     api = admin_api
-    limited = await api.key("limited", roles=(Role.ADMIN,), profiles=("desk",))
+    limited = await api.key("limited", roles=(AccessRole.ADMIN,), profiles=("desk",))
     for path in ("/api/keys", "/api/users", "/api/quotas"):
         assert (await api.get(path, headers=limited)).status_code == 403
     old = await api.key("old", "use", "watch", "manage")

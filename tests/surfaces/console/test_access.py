@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from fingerpost.records import Right, Role
+from fingerpost.records import AccessRole, Right
 from tests.kit.browser import both_schemes, check_access, run_server, visit
 from tests.requirements import proves
 
@@ -22,7 +22,7 @@ def test_an_administrator_makes_and_revokes_keys_disables_users_and_sets_limits(
 ) -> None:
     with run_server(tmp_path, gateway={"require_key": True}) as server:
         keys = server.router.store.keys
-        _, admin = server.do(keys.add, "root", roles=(Role.ADMIN,), rights=())
+        _, admin = server.do(keys.add, "root", roles=(AccessRole.ADMIN,), rights=())
         _, guard = server.do(keys.add, "guard", rights=(Right.USE, Right.WATCH))
         with visit(browser, server, "#/access", expected="401") as page:
             sign_in(page, admin)
@@ -33,7 +33,7 @@ def test_an_administrator_makes_and_revokes_keys_disables_users_and_sets_limits(
             made = page.get_by_role("status").filter(has_text="Save the key of laptop").locator("code")
             found = server.do(keys.find, made.inner_text())
             assert found is not None
-            assert (found.user, found.roles) == ("dana", (Role.USER,))
+            assert (found.user, found.roles) == ("dana", (AccessRole.USER,))
 
             users = page.get_by_role("table", name="Users")
             page.reload()

@@ -81,7 +81,7 @@ async def test_a_token_of_the_issuer_lets_its_holder_in(issuer: TokenIssuer) -> 
     admitted = await gate.authenticate(
         {**HOST, "authorization": f"Bearer {issuer.token(client_id='ide')}"}, MCP
     )
-    assert admitted == Principal(name="token:dana@ide", kind="token")
+    assert admitted == Principal(name="token:dana@ide", kind="token", user="token:dana")
 
 
 @proves("G10")

@@ -14,11 +14,11 @@ from fingerpost.frozen import frozen
 from fingerpost.records import (
     ALL_RIGHTS,
     QUOTA_LIMITS,
+    AccessRole,
     Effect,
     Quota,
     QuotaSubject,
     Right,
-    Role,
     Scope,
     User,
     utc_now,
@@ -45,7 +45,7 @@ UserName = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Patterns = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=300)], ...], Field(max_length=_MAX_PATTERNS)
 ]
-Roles = Annotated[tuple[Annotated[Role, Field(strict=False)], ...], Field(max_length=len(Role))]
+Roles = Annotated[tuple[Annotated[AccessRole, Field(strict=False)], ...], Field(max_length=len(AccessRole))]
 Rights = Annotated[tuple[Annotated[Right, Field(strict=False)], ...], Field(max_length=len(ALL_RIGHTS))]
 Effects = Annotated[tuple[Annotated[Effect, Field(strict=False)], ...], Field(max_length=len(Effect))]
 Expiry = Annotated[datetime | None, Field(strict=False, description="With a time zone; null: never")]
@@ -59,7 +59,7 @@ class KeyView:
     key_id: str
     name: str
     user: str
-    roles: tuple[Role, ...]
+    roles: tuple[AccessRole, ...]
     rights: tuple[Right, ...]  # beside those of the roles
     scope: Scope
     profiles: tuple[str, ...]
@@ -116,7 +116,7 @@ class UserView:
     """A user: stored, or the owner of a valid key."""
 
     name: str
-    roles: tuple[Role, ...]
+    roles: tuple[AccessRole, ...]
     disabled: bool
     stored: bool
     keys: tuple[str, ...]  # names of valid keys

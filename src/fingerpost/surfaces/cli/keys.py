@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from fingerpost.events import AccessChanged, KeyChanged
-from fingerpost.records import QUOTA_LIMITS, Effect, Quota, QuotaSubject, Right, Role, Scope, utc_now
+from fingerpost.records import QUOTA_LIMITS, AccessRole, Effect, Quota, QuotaSubject, Right, Scope, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions
@@ -39,7 +39,7 @@ def add_key(
 ) -> int:
     """Create a key for NAME and print it. It cannot be shown again."""
     end = _parse_expiry(expires)
-    held = tuple(Role(role) for role in dict.fromkeys(roles))
+    held = tuple(AccessRole(role) for role in dict.fromkeys(roles))
     may = tuple(Right(right) for right in dict.fromkeys(rights)) or (() if held else (Right.USE,))
     scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
 

@@ -23,7 +23,7 @@ import jwt
 import orjson
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Effect, Principal, Right, Role, Scope, combine_rights
+from fingerpost.records import AccessRole, Effect, Principal, Right, Scope, combine_rights
 from fingerpost.redaction import scrub
 from fingerpost.settings.model import ClaimedRoles, SignInSettings
 from fingerpost.settings.validation import find_sign_in_flaws, is_trustworthy, raise_first_flaw
@@ -77,7 +77,7 @@ def _parse_scope_claim(name: str, given: object) -> list[str]:
     raise InvalidClaims(message)
 
 
-def get_claimed_roles(claims: Mapping[str, object], mapping: ClaimedRoles) -> tuple[Role, ...]:
+def get_claimed_roles(claims: Mapping[str, object], mapping: ClaimedRoles) -> tuple[AccessRole, ...]:
     """Return the roles of a person by the claims of a token.
 
     Raises `InvalidClaims` if the claim cannot be read, and if it gives no role and there is no default.
@@ -85,7 +85,7 @@ def get_claimed_roles(claims: Mapping[str, object], mapping: ClaimedRoles) -> tu
     name = mapping.roles_claim
     values = [] if name is None else _get_claim_values(name, _find_claim(claims, name))
     roles = {mapping.roles[value] for value in values if value in mapping.roles}
-    found = tuple(role for role in Role if role in roles) or mapping.default_roles
+    found = tuple(role for role in AccessRole if role in roles) or mapping.default_roles
     if not found:
         message = f"no value of the claim {name} gives a role"
         raise InvalidClaims(message)
@@ -110,7 +110,7 @@ def build_principal(
     claims: Mapping[str, object],
     scopes: tuple[str, ...],
     *,
-    roles: tuple[Role, ...] = (Role.USER,),
+    roles: tuple[AccessRole, ...] = (AccessRole.USER,),
     audience_profiles: tuple[str, ...] = (),
 ) -> Principal:
     """Build the principal of a token. `audience_profiles` are the profiles its audience limits it to, if any.
@@ -137,10 +137,10 @@ def build_principal(
         else:
             message = f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know"
             raise InvalidClaims(message)
-    name = _build_principal_name(claims)
+    name, user = _build_principal_name(claims), f"token:{claims['sub']}"  # one user for all clients
     return Principal(
         name=name,
-        user=f"token:{claims['sub']}",  # the same for all clients of a person
+        user="" if name == user else user,
         kind="token",
         scope=Scope(servers=tuple(servers), tools=tuple(tools), effects=tuple(effects)),
         profiles=_intersect_profiles(tuple(profiles), audience_profiles),
