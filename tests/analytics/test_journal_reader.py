@@ -55,14 +55,14 @@ async def journal(tmp_path: Path) -> AsyncGenerator[OpenJournal]:
 
 async def lines_until(frames: AsyncIterator[tuple[PacketLine, ...]], *wanted: str) -> dict[str, PacketLine]:
     found: dict[str, PacketLine] = {}
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while not found.keys() >= set(wanted):
             found |= {line.packet_id: line for line in await anext(frames)}
     return found
 
 
 async def take(events: AsyncIterator[JournalEntry], count: int) -> list[JournalEntry]:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         return [await anext(events) for _ in range(count)]
 
 

@@ -382,7 +382,7 @@ async def test_calls_made_in_one_breath_run_side_by_side_and_answer_in_order(tmp
             (ToolCall(name="read_note", arguments={"path": name}), CallContext(call_id=create_id("cal")))
             for name in ("a", "b", "c")
         ]
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             outcomes = await notes.router.calls.call_many(wishes)
         assert [outcome.content for outcome in outcomes] == ["a", "b", "c"]
 
@@ -557,7 +557,7 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
             tasks.start_soon(
                 notes.router.call, tool, {"path": "a", **({"text": "b"} if "write" in tool else {})}
             )
-            with anyio.fail_after(10):
+            with anyio.fail_after(30):
                 await began.wait()
             tasks.cancel_scope.cancel()
         await notes.router.store.journal.flush()

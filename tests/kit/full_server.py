@@ -219,10 +219,16 @@ class Recorder:
     requests: list[tuple[dict[str, str], dict[str, Any]]] = field(
         default_factory=list[tuple[dict[str, str], dict[str, Any]]]
     )
+    streams: int = 0  # that were opened for what the server sends by itself; this happens after the handshake
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        async def note_stream(message: Any) -> None:
+            await send(message)
+            if message["type"] == "http.response.start":
+                self.streams += 1
+
         if scope["type"] != "http" or scope["method"] != "POST":
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, note_stream if scope.get("method") == "GET" else send)
             return
         message = await receive()
         body: bytes = message["body"]
@@ -230,7 +236,8 @@ class Recorder:
             message = await receive()
             body += message["body"]
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
-        self.requests.append((headers, json.loads(body)))
+        asked = json.loads(body)
+        self.requests.append((headers, asked))
         given = False
 
         async def again() -> Any:
@@ -240,7 +247,8 @@ class Recorder:
             given = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self.app(scope, again, send)
+        opens_stream = asked.get("method") == "subscriptions/listen"
+        await self.app(scope, again, note_stream if opens_stream else send)
 
     def of(self, method: str) -> list[tuple[dict[str, str], dict[str, Any]]]:
         return [(headers, body) for headers, body in self.requests if body.get("method") == method]

@@ -168,7 +168,7 @@ async def open_session(bound_address: Address, headers: Mapping[str, str] | None
 
 async def eventually(true: Callable[[], object]) -> None:
     """Until it is so; the test's own time is the limit."""
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while not true():  # noqa: ASYNC110 - what is waited for tells nobody
             await anyio.sleep(0.02)
 

@@ -151,7 +151,7 @@ def test_a_forged_store_is_found_out_by_an_anchor_elsewhere(tmp_path: Path, kind
 
 
 async def _until_written(log: Path) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while not log.exists() or log.read_text().count("fingerpost-audit") < 2:  # noqa: ASYNC110, ASYNC240
             await anyio.sleep(0.02)
 

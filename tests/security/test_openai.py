@@ -114,7 +114,7 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
             tasks.start_soon(leave)
             await reached.wait()
             tasks.cancel_scope.cancel()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not (ends := await opened.router.store.journal.list_events(kinds=("route_ended",))):
                 await opened.router.store.journal.flush()
                 await anyio.sleep(0.02)
@@ -131,7 +131,7 @@ async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp
         async def hold() -> None:
             answers.append(await ask(opened, body()))
 
-        with opened.router.live.subscribe() as events, anyio.fail_after(10):
+        with opened.router.live.subscribe() as events, anyio.fail_after(30):
             tasks.start_soon(hold)
             pending_id = await _wait_for_packet(events)
         await opened.router.store.journal.flush()

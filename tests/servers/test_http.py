@@ -20,7 +20,7 @@ from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.servers.http_client import HttpClients
 from fingerpost.testing import http_fault, served, tool_server
-from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, open_pool, text_of
+from tests.kit.server_pools import PATIENCE, arguments_of, names, open_pool, text_of
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -51,9 +51,10 @@ async def test_a_changed_list_is_seen_over_http(era: Any):
         served(remote.server.streamable_http_app()) as base,
         open_pool(Server.http("remote", f"{base}/mcp", era=era)) as servers,
     ):
-        await anyio.sleep(0.3)  # the stream for notifications is opened after the handshake
-        await remote.replace([{"name": "one"}, {"name": "two"}])
-        await eventually(lambda: names(servers, "remote") == ["one", "two"])
+        with anyio.fail_after(PATIENCE):
+            while names(servers, "remote") != ["one", "two"]:  # only an open stream hears of it
+                await remote.replace([{"name": "one"}, {"name": "two"}])
+                await anyio.sleep(0.1)
 
 
 def _create_mirroring_tool(header: str) -> dict[str, Any]:

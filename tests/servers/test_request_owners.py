@@ -132,10 +132,10 @@ async def test_what_is_remembered_of_callers_is_bounded() -> None:
 @asynccontextmanager
 async def a_server(talkative: FullServer) -> AsyncGenerator[ServerPool]:
     async with (
-        serve_full_server(talkative) as (url, _),
+        serve_full_server(talkative) as (url, recorder),
         open_pool(Server.http("talk", url, era=OLD)) as servers,
     ):
-        await anyio.sleep(0.3)  # the stream for what names no request is opened after the handshake
+        await eventually(lambda: recorder.streams > 0)  # for what names no request
         yield servers
 
 

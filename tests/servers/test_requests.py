@@ -177,8 +177,12 @@ async def test_a_question_that_could_belong_to_several_callers_is_dropped():
     talkative = FullServer()
     other, caller = RecordingCaller(key="other"), RecordingCaller(key="caller")
     alone = result = ""
-    async with open_pool_over("http", OLD, talkative) as servers, anyio.create_task_group() as tasks:
-        await anyio.sleep(0.3)  # the stream for such questions is opened after the handshake
+    async with (
+        serve_full_server(talkative) as (url, recorder),
+        open_pool(Server.http("talk", url, era=OLD)) as servers,
+        anyio.create_task_group() as tasks,
+    ):
+        await eventually(lambda: recorder.streams > 0)  # for such questions
         alone = text_of(await call(servers, "ask_outside", RequestContext(caller=caller)))
         tasks.start_soon(call, servers, "wait", RequestContext(caller=other))
         await talkative.began.wait()
@@ -210,9 +214,9 @@ async def test_the_callers_refusal_reaches_the_server_with_its_code():
 @table("era", [OLD, NEW])
 @table("way", ["memory", "http"])
 async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
-    caller = RecordingCaller(thinks=0.6)
+    caller = RecordingCaller(thinks=1.2)
     async with open_pool_over(way, era, FullServer()) as servers:
-        assert "blue" in text_of(await call(servers, "ask", RequestContext(caller=caller), timeout=0.4))
+        assert "blue" in text_of(await call(servers, "ask", RequestContext(caller=caller), timeout=1))
         with pytest.raises(ToolTimeout):
             await call(servers, "wait", RequestContext(caller=caller), timeout=0.2)
 

@@ -64,7 +64,7 @@ async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(e
 @table("remote", [True, False])
 async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
     talkative = FullServer()
-    async with serve_full_server(talkative) as (url, _):
+    async with serve_full_server(talkative) as (url, recorder):
         spec = (
             Server.http("talk", url, era=era)
             if remote
@@ -73,9 +73,7 @@ async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
         async with open_pool(spec) as servers:
             ears = NotificationRecorder(servers)
             await eventually(lambda: _names(servers) == ["greet"])
-            await anyio.sleep(
-                0.3 if remote else 0
-            )  # the stream for notifications is opened after the handshake
+            await eventually(lambda: not remote or recorder.streams > 0)
             count = len(ears.of("notifications/prompts/list_changed"))
             await talkative.change_prompts("greet", "part")
             await eventually(lambda: _names(servers) == ["greet", "part"])
@@ -93,11 +91,11 @@ async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: 
         await servers.ask("talk", f"resources/{what}", {"uri": uri}, timeout=PATIENCE, context=passage)
 
     async with (
-        serve_full_server(talkative) as (url, _),
+        serve_full_server(talkative) as (url, recorder),
         open_pool(Server.http("talk", url, era=era)) as servers,
     ):
         ears = NotificationRecorder(servers)
-        await anyio.sleep(0.3)  # see above
+        await eventually(lambda: recorder.streams > 0)
         await ask(servers, "subscribe")
         await ask(servers, "subscribe")
         await ask(servers, "subscribe", "notes://two")

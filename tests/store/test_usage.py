@@ -46,7 +46,7 @@ async def test_unawaited_writes_are_written_soon_and_at_the_latest_when_the_stor
 ) -> None:
     async with open_store() as store:
         store.usage.record_soon(sample())
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while "git/log" not in await store.usage.get_profiles():  # noqa: ASYNC110 - it is the database that changes
                 await anyio.sleep(0.05)
         store.usage.record_soon(sample())

@@ -61,7 +61,7 @@ def reader() -> ScriptedModel:
 
 
 async def until(happened: anyio.Event) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(25):
         await happened.wait()
 
 
@@ -210,7 +210,7 @@ async def test_a_stream_ends_with_the_route_and_its_pieces_are_the_answer(tmp_pa
 @pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
 async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_path: Path, mode: str) -> None:
     async with open_router(tmp_path, [library().spec()], ScriptedModel(lambda request: HANG)) as router:
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             route = await router.route(WISH.format(1), mode=mode, seconds=0.4)
         assert route.outcome is RouteOutcome.LIMITED
         assert "0.4 s are over (as long as the request was given)" in route.answer
@@ -230,7 +230,7 @@ async def test_no_time_at_all_is_said_at_once(tmp_path: Path) -> None:
 async def test_a_deadline_during_a_call_ends_the_request_with_what_there_is(tmp_path: Path) -> None:
     server = library(slow=30.0)
     async with open_router(tmp_path, [server.spec()], reader()) as router:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             route = await router.route(WISH.format(1), seconds=1.0)
         assert route.outcome is RouteOutcome.LIMITED, route.trace
         assert [step.error for step in route.packet.tool_routing.steps] == ["timeout"]
@@ -249,7 +249,7 @@ async def test_without_a_model_the_second_call_has_no_more_time_than_the_request
     clock = tool("get_current_time", "Get the current time in a time zone.", "timezone", **READS)
     servers = [library(slow=30.0), tool_server("time", [clock], call=slowly)]
     async with open_router(tmp_path, [server.spec() for server in servers]) as router:
-        with anyio.fail_after(10):
+        with anyio.fail_after(25):
             route = await router.route(
                 'Read the text file "1.txt" and tell me what time it is in Tokyo', seconds=1.0
             )

@@ -44,7 +44,7 @@ def _chooser() -> ScriptedModel:
 
 async def _wait_for_end(opened: ServedApi, packet_id: str, **more: Any) -> dict[str, Any]:
     """The request, once it has come to its end."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while True:
             found = (await opened.get(f"/api/packets/{packet_id}", **more)).json()
             if found["line"]["state"] == "ended" and found["packet"]["status"]["state"] == "answered":
@@ -255,7 +255,7 @@ async def test_a_definition_that_changed_is_shown_beside_the_call(tmp_path: Path
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         await server.replace([{**TOOLS[0], "description": "Delete everything."}, *TOOLS[1:]])
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not opened.router.catalog.quarantined:  # noqa: ASYNC110 - nothing to wait on tells of it
                 await anyio.sleep(0.01)
         change = (await opened.get(f"/api/approvals/{waiting}")).json()["definition_change"]

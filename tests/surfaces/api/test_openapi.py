@@ -12,12 +12,9 @@ import anyio.from_thread
 import httpx2
 import pytest
 import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from jsonschema_rs import validator_for
-from schemathesis.generation import GenerationMode
-from schemathesis.specs.openapi import checks
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Right
@@ -30,7 +27,6 @@ from tests.requirements import proves
 STREAMS = frozenset({"/api/live", "/api/events"})
 EXAMPLES = 2
 LONG = 1000
-_checks: Any = checks  # only partly typed
 
 
 @frozen(kw_only=False)
@@ -86,10 +82,12 @@ def test_the_description_is_the_same_every_time(api_address: ApiAddress, documen
 
 
 @proves("I1")
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_the_api_keeps_to_its_description(
-    api_address: ApiAddress, document: dict[str, Any], mode: GenerationMode
+    api_address: ApiAddress, document: dict[str, Any], mode: str
 ) -> None:
+    import schemathesis  # takes a second, in every worker that collects the tests
+
     schema: Any = schemathesis.openapi.from_dict(_without_long_texts(document))
     operations = [found.ok() for found in schema.get_all_operations()]
     # Wrong keys are tried last: many wrong keys delay a caller.
@@ -114,7 +112,12 @@ def _is_long(name: str, value: Any) -> bool:
     return name == "maxLength" and isinstance(value, int) and value > LONG
 
 
-def _try(operation: Any, mode: GenerationMode, described: ApiAddress, session: requests.Session) -> None:
+def _try(operation: Any, mode: str, described: ApiAddress, session: requests.Session) -> None:
+    from schemathesis.generation import GenerationMode
+    from schemathesis.specs.openapi import checks
+
+    ignored: Any = checks  # only partly typed
+
     @settings(
         max_examples=EXAMPLES,
         derandomize=True,
@@ -123,7 +126,7 @@ def _try(operation: Any, mode: GenerationMode, described: ApiAddress, session: r
         phases=(Phase.generate,),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
-    @given(case=operation.as_strategy(generation_mode=mode))
+    @given(case=operation.as_strategy(generation_mode=GenerationMode(mode)))
     def attempt(case: Any) -> None:
         case.call_and_validate(
             base_url=described.address,
@@ -131,7 +134,7 @@ def _try(operation: Any, mode: GenerationMode, described: ApiAddress, session: r
             headers=described.key,
             # The first sends a wrong token beside our right key (see below). The second takes for wrong
             # that what is well-formed may be refused all the same: a mode that needs a model.
-            excluded_checks=[_checks.ignored_auth, _checks.positive_data_acceptance],
+            excluded_checks=[ignored.ignored_auth, ignored.positive_data_acceptance],
         )
 
     attempt()

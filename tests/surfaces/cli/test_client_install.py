@@ -22,6 +22,8 @@ from fingerpost.surfaces.cli.commands import build_command
 from tests.kit.programs import PATH
 from tests.requirements import proves
 
+PATIENCE_S = 60.0
+
 FILES = {
     "claude-desktop": "config/Claude/claude_desktop_config.json",
     "claude-code": ".claude.json",
@@ -378,11 +380,13 @@ def test_a_client_with_the_path_of_a_desktop_reaches_the_moved_servers(
     monkeypatch.setenv("HOME", str(person.home))
     started = StdioServerParameters(command=entry["command"], args=entry["args"], env=entry["env"], cwd="/")
 
-    async def list_names() -> list[str]:
+    async def wait_for_tool(name: str) -> None:
         async with Client(stdio_client(started)) as client:
-            return [tool.name for tool in (await client.list_tools()).tools]
+            with anyio.fail_after(PATIENCE_S):  # the list holds what is connected by then
+                while name not in {tool.name for tool in (await client.list_tools()).tools}:  # noqa: ASYNC110
+                    await anyio.sleep(0.2)
 
-    assert "time__get_current_time" in anyio.run(list_names)
+    anyio.run(wait_for_tool, "time__get_current_time")
 
 
 def test_what_is_missing_for_it_to_work_is_said(person: ClientHome) -> None:

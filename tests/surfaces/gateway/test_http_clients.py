@@ -96,7 +96,7 @@ async def test_a_signal_ends_it_in_good_order():
                 assert (await listen.event())["result"]["resultType"] == "complete"
                 methods.may_proceed.set()
                 assert (await call.got()).json["result"]["content"][0]["text"] == "waited"
-                with anyio.fail_after(5):
+                with anyio.fail_after(30):
                     await stopped.wait()
 
 

@@ -13,7 +13,7 @@ from tests.kit.gateway_client import ask as ask_apart
 from tests.kit.small_gateway import SmallGateway, open_small_gateway
 from tests.requirements import proves
 
-PATIENCE = 10.0  # seconds
+PATIENCE = 30.0  # seconds
 
 # As Java's HttpClient sends every first request that is not encrypted.
 JAVA = {

@@ -37,7 +37,7 @@ class Pipes:
         await anyio.to_thread.run_sync(os.write, self._to, data)
 
     async def read(self) -> Any:
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             line = await anext(self._lines)
         assert not isinstance(line, OversizedLine)
         return orjson.loads(line)
@@ -73,7 +73,7 @@ async def conversation(**settings: Any) -> AsyncGenerator[Pipes]:
         tasks.start_soon(run)
         yield pipes
         pipes.close()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await pipes.ended.wait()
         tasks.cancel_scope.cancel()
     for descriptor in (for_server, from_server, by_server):
@@ -151,7 +151,7 @@ async def test_requests_run_side_by_side_and_are_cancelled_without_an_answer():
         assert (await pipes.ask(call("echo", "fast")))["id"] == "fast"
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "slow"}}
         await pipes.send(cancel)
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await pipes.methods.cancelled.wait()
         assert (await pipes.ask(call("echo", "next")))["id"] == "next"
 
@@ -186,7 +186,7 @@ async def test_what_was_asked_is_answered_after_the_client_closed_its_side():
         pipes.close()
         pipes.methods.may_proceed.set()
         assert {(await pipes.read())["id"] for _ in range(3)} == {0, 2, 3}
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await pipes.ended.wait()
         assert pipes.methods.left_sessions
 
@@ -197,7 +197,7 @@ async def test_what_ends_it_ends_its_requests():
         await pipes.send(call("wait"))
         await pipes.methods.entered.wait()
         pipes.serving.cancel()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await pipes.ended.wait()
         assert pipes.methods.cancelled.is_set()
         assert pipes.methods.left_sessions

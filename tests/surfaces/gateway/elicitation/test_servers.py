@@ -59,7 +59,7 @@ async def expect_refusal(work: Any, words: str) -> None:
 
 async def wait_for_end(gateway: ElicitationGateway) -> None:
     """The parked calls are over. They end by themselves, at the latest when the test's time is up."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while len(gateway.asked.suspended):  # noqa: ASYNC110 - nothing tells a client that a call it left is over
             await anyio.sleep(0.02)
 
