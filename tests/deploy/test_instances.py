@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -180,6 +181,7 @@ async def run_instance(router: Router, port: int, started: anyio.Event) -> None:
             events=router.events,
             bound=bound,
             profiles=router.profiles,
+            apply_user=router.users.apply,
         ),
         started=lambda _: started.set(),
         signals=False,
@@ -191,7 +193,7 @@ def write_report() -> str:
     return LONG_TEXT
 
 
-@proves("M40")
+@proves("M40", "M30")
 async def test_any_instance_serves_what_another_one_began(tmp_path: Path, postgres_url: str) -> None:
     talkative, authority = FullServer(), OAuthAuthority()
     async with (
@@ -217,6 +219,7 @@ async def test_any_instance_serves_what_another_one_began(tmp_path: Path, postgr
         await check_live_stream(client, boss)
         await check_disabled_tools(client, boss)
         await check_sign_in(client)
+        await check_limits(instances, boss)
         assert (await client.http.delete("/mcp", headers=client.headers)).status_code == 200
         await expect_status(client, 404)
         await expect_status(revoked, 401)
@@ -344,6 +347,28 @@ async def check_sign_in(client: Client) -> None:
     for _ in range(INSTANCES):
         called = await client.api("POST", "/api/call", {"tool": "accounts/get_account", "arguments": {}})
         assert called["success"], called
+
+
+async def check_limits(instances: Instances, boss: Client) -> None:
+    """All instances together admit as many calls as a quota allows, and all refuse a disabled user."""
+    client, limit = await instances.create_client("dora"), 5
+    quota = await boss.api("POST", "/api/quotas", {"match": "dora", "calls_per_minute": limit})
+    call = {"tool": "talk/report", "arguments": {}}
+    minutes, admitted, refused = set[int](), 0, 0
+    with anyio.fail_after(PATIENCE_S):
+        while not all(router.quotas.active for router in instances.routers):  # noqa: ASYNC110 - short
+            await anyio.sleep(0.02)
+        while refused < INSTANCES:
+            minutes.add(int(time.time() // 60))
+            answer = await client.http.post("/api/call", json=call, headers=client.headers)
+            minutes.add(int(time.time() // 60))
+            admitted += answer.status_code == 200
+            refused = refused + 1 if answer.status_code == 429 else 0
+    assert 1 <= admitted <= limit * len(minutes)
+    await boss.api("PUT", "/api/users/dora", {"disabled": True})
+    await expect_status(client, 403)
+    removed = await boss.http.delete(f"/api/quotas/{quota['quota_id']}", headers=boss.headers)
+    assert removed.status_code == 204
 
 
 async def expect_status(client: Client, status: int) -> None:

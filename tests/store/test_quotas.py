@@ -128,6 +128,28 @@ async def test_slots_are_shared_and_returned(open_store: OpenStore) -> None:
                     break
 
 
+@proves("M30")
+@pytest.mark.parametrize(
+    ("quota", "limit"),
+    [(Quota(tokens_per_day=100), "tokens_per_day"), (Quota(cost_per_day=0.5), "cost_per_day")],
+)
+async def test_what_one_instance_spends_counts_at_another(
+    open_store: OpenStore, quota: Quota, limit: str
+) -> None:
+    async with open_instances(open_store, 2, quota) as ([one, other], clock):
+        await other.check_spending("laptop", None)
+        for _ in range(2):
+            one.add_spending("laptop", None, tokens=50, cost=0.25)
+        with anyio.fail_after(PATIENCE_S), pytest.raises(QuotaReached) as reached:
+            while True:  # it is written a moment later
+                await other.check_spending("laptop", None)
+                await anyio.sleep(0.01)
+        assert (reached.value.limit, reached.value.seconds) == (limit, 86_400 - clock[0] % 86_400)
+        await other.check_spending("another", None)
+        clock[0] += reached.value.seconds
+        await other.check_spending("laptop", None)
+
+
 @pytest.mark.process
 @proves("M30")
 async def test_a_killed_process_loses_its_slots_with_its_lease(

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
 import anyio
 
@@ -88,7 +88,8 @@ class Quotas:
         self._store = store
         self._instance = instance
         self._clock = clock
-        self._applied: dict[tuple[str, str | None], tuple[_AppliedQuota, ...]] = {}  # by caller and profile
+        # By the names of the user, the key and the profile.
+        self._applied: dict[tuple[str, str, str | None], tuple[_AppliedQuota, ...]] = {}
         self._users: OrderedDict[str, str] = OrderedDict()  # by the name of their keys and tokens
         self._leases: dict[tuple[str, str], _UnitLease] = {}
         self._slots: dict[str, _Slots] = {}
@@ -204,24 +205,18 @@ class Quotas:
         """Remember whose key this is: within a request only the name of the caller is known."""
         if principal.user and self._users.get(principal.name) != principal.user:
             self._users[principal.name] = principal.user
-            self._applied.clear()
             if len(self._users) > _MAX_REMEMBERED:
                 self._users.popitem(last=False)
 
     def _find_applied(self, caller: str, profile: str | None) -> tuple[_AppliedQuota, ...]:
-        key = (caller, profile)
+        key = (self._users.get(caller, caller), caller, profile)
         found = self._applied.get(key)
         if found is None:
             if len(self._applied) >= _MAX_REMEMBERED:
                 self._applied.clear()
-            names: dict[QuotaSubject, str | None] = {
-                "user": self._users.get(caller, caller),
-                "key": caller,
-                "profile": profile,
-            }
             found = self._applied[key] = tuple(
                 _AppliedQuota(f"{kind} {name}", quota)
-                for kind, name in names.items()
+                for kind, name in zip(get_args(QuotaSubject), key, strict=True)
                 if name is not None and (quota := find_quota(self.all, kind, name)) is not None
             )
         return found

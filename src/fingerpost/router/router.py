@@ -372,6 +372,12 @@ class Router:
         await self.servers.wait_until_settled(timeout=self._connect_timeout if timeout is None else timeout)
         return self.servers.statuses
 
+    async def refresh_access(self) -> None:
+        """Apply changed users and quotas of the store, here and in the other processes."""
+        await self.users.refresh()
+        await self.quotas.refresh()
+        self.store.messages.publish(CHANGED_TOPIC, {})
+
     async def _end_instance(self) -> None:
         with suppress(StoreError):  # the lease expires anyway
             await self.store.instances.end(self.instance)

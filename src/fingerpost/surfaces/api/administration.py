@@ -296,7 +296,7 @@ class UserOperations(OperationGroup):
     @declare_operation(
         "DELETE",
         _USER_PATH,
-        "Forget the roles of a user; its keys stay as they are",
+        "Forget the roles of a user, and that it was disabled; its keys stay as they are",
         right=Right.ADMINISTER,
         status=204,
         problems=(404,),
@@ -336,7 +336,7 @@ class UserOperations(OperationGroup):
         return ApiResponse(status=204)
 
     async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
-        await self._router.users.refresh()
+        await self._router.refresh_access()
         event = AccessChanged(what="user", name=name, change=change, by=request.principal.name)
         await self._router.store.journal.append(event)
 
@@ -352,7 +352,6 @@ class QuotaOperations(OperationGroup):
     @declare_operation("GET", "/api/quotas", "All quotas and their present use", right=Right.WATCH)
     async def list_quotas(self, request: ApiRequest) -> QuotaPage:
         check_unscoped(request.principal)
-        await self._router.quotas.refresh()
         quotas = self._router.quotas.all
         return QuotaPage(items=quotas, use=await self._router.store.quotas.measure_use(quotas))
 
@@ -399,7 +398,7 @@ class QuotaOperations(OperationGroup):
         return stored
 
     async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
-        await self._router.quotas.refresh()
+        await self._router.refresh_access()
         event = AccessChanged(what="quota", name=name, change=change, by=request.principal.name)
         await self._router.store.journal.append(event)
 

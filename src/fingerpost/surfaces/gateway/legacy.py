@@ -86,7 +86,7 @@ async def handle_legacy_post(
             session.in_flight.pop(request.id, None)
             state.sessions.touch(session)
     result = result or build_stopped_response(request, running)
-    # Not 429 for a quota: clients of this era drop the body of such a response and wait on.
+    # Not 429 for a quota: the MCP library's client of this era ends its connection then.
     return await reply.finish(200, result.body, result.headers)
 
 

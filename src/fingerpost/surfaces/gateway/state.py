@@ -93,7 +93,7 @@ _CORS: Final = CorsPolicy(
         "Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name",
     ),
     prefix="mcp-param-",
-    exposed=b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
+    exposed=b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate",
 )  # fmt: skip
 _UNDECIDED_STATUS: Final = 503
 _RETRY_SOON: Final[tuple[Header, ...]] = ((b"retry-after", b"5"),)

@@ -111,7 +111,8 @@ _CORS: Final = CorsPolicy(
     methods=b"GET, POST",
     headers=("authorization", "x-api-key", "content-type", "accept", VERSION_HEADER, *_OWN_HEADERS),
     prefix="x-stainless-",  # the openai client describes itself in these; they are not used
-    exposed=b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens",
+    exposed=b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens, "
+    b"Retry-After",
 )
 
 
