@@ -142,9 +142,7 @@ async def open_instances(folder: Path, url: str, *servers: ServerSpec) -> AsyncG
     async with AsyncExitStack() as stack:
         routers: list[Router] = []
         sinks = [MemorySink() for _ in ports]
-        tasks = await stack.enter_async_context(anyio.create_task_group())
-        stack.callback(tasks.cancel_scope.cancel)
-        for number, port in enumerate(ports):
+        for number in range(INSTANCES):
             own = folder / f"instance-{number}"
             own.mkdir()
             settings = build_gateway_settings(
@@ -161,6 +159,9 @@ async def open_instances(folder: Path, url: str, *servers: ServerSpec) -> AsyncG
             await router.register(write_report, effect="read")
             await wait_until_connected(router)
             routers.append(router)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        for router, port in zip(routers, ports, strict=True):
             started = anyio.Event()
             tasks.start_soon(run_instance, router, port, started)
             with anyio.fail_after(PATIENCE_S):

@@ -42,7 +42,7 @@ from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head, mcp_sessions, messages, quota_slots
 from fingerpost.store.trust import DataFlowStore, DisabledStore, KnownServerStore, PinStore
 from fingerpost.store.writer import StorePart, StoreWriter, WriterStatistics
-from fingerpost.tasks import run_contained
+from fingerpost.tasks import run_contained, run_restarting
 
 LEASE_SECONDS = 30.0
 
@@ -160,9 +160,9 @@ LOCAL_MESSAGE_POLL_S: Final = 0.1  # SQLite notifies nobody; a look costs a tent
 RECONNECT_S: Final = 1.0
 LISTENER_END_S: Final = 3.0
 ACCEPT_S: Final = 10.0  # until the process that has what is asked for says so
-MESSAGE_LIFETIME: Final = timedelta(minutes=10)
+MESSAGE_LIFETIME: Final = timedelta(minutes=5)
 MESSAGE_CHUNK: Final = 500
-_PRUNE_INTERVAL: Final = 64  # messages
+PRUNE_INTERVAL_S: Final = 60.0
 _ASKED, _ACCEPTED, _ANSWERED = "asked", "accepted", "answered"
 
 MessageHandler = Callable[[JsonObject], None]
@@ -176,7 +176,6 @@ class _Message:
     topic: str
     body: str
     at: datetime
-    prune: bool
 
 
 class _ProcessQuestion:
@@ -207,7 +206,6 @@ class ProcessMessages(StorePart):
         self._questions: dict[str, _ProcessQuestion] = {}
         self._answers: dict[str, QuestionHandler] = {}
         self._position = 0
-        self._published = 0
         self._woken = anyio.Event()
         self._tasks: TaskGroup | None = None
 
@@ -215,14 +213,7 @@ class ProcessMessages(StorePart):
         """Send a message to the other processes soon. Does nothing if the store is not shared."""
         if not self.is_shared:
             return
-        self._published += 1
-        message = _Message(
-            sender=self._own_id,
-            topic=topic,
-            body=json.dumps(body),
-            at=utc_now(),
-            prune=self._published % _PRUNE_INTERVAL == 1,
-        )
+        message = _Message(sender=self._own_id, topic=topic, body=json.dumps(body), at=utc_now())
         try:
             self._writer.write_soon(_add_messages, message)
             self._writer.flush_soon()
@@ -249,7 +240,7 @@ class ProcessMessages(StorePart):
 
         A process that accepted the question has `seconds` to answer. Raises `StoreError` if it does not.
         """
-        if self._tasks is None:
+        if self._tasks is None or not await self._has_others():
             return None
         number = create_id("qst")
         question = self._questions[number] = _ProcessQuestion()
@@ -266,6 +257,11 @@ class ProcessMessages(StorePart):
             del self._questions[number]
         message = "another process of this gateway did not answer in time"
         raise StoreUnavailable(message, hint="Whether it went on is unknown. Try again.")
+
+    async def _has_others(self) -> bool:
+        """Return whether other processes use the store now."""
+        now, found = utc_now(), await self._database.read(_list_instances)
+        return sum(_is_alive(one, now) for one in found) > 1
 
     async def ask_all(
         self, topic: str, body: JsonObject, *, expected: int, seconds: float
@@ -296,7 +292,7 @@ class ProcessMessages(StorePart):
             listener.start()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
-            tasks.start_soon(self._follow)
+            tasks.start_soon(run_restarting, self._follow)
             try:
                 yield
             finally:
@@ -327,7 +323,11 @@ class ProcessMessages(StorePart):
 
     async def _follow(self) -> None:
         poll = LOCAL_MESSAGE_POLL_S if self._database.location.is_sqlite else MESSAGE_POLL_S
+        pruned_at = anyio.current_time()
         while True:
+            if anyio.current_time() - pruned_at > PRUNE_INTERVAL_S:
+                pruned_at = anyio.current_time()
+                self._writer.write_soon(_prune_messages, utc_now() - MESSAGE_LIFETIME, loss=self._loss)
             with anyio.move_on_after(poll):
                 await self._woken.wait()
             self._woken = anyio.Event()
@@ -380,12 +380,14 @@ def _add_messages(connection: Connection, added: Sequence[_Message]) -> list[Non
     """Write messages. Write transactions are serialized, so readers see them in order of their numbers."""
     rows = [{"sender": one.sender, "topic": one.topic, "body": one.body, "at": one.at} for one in added]
     connection.execute(insert(messages), rows)
-    if any(one.prune for one in added):
-        old = messages.c.at < added[0].at - MESSAGE_LIFETIME
-        connection.execute(delete(messages).where(old))
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"NOTIFY {MESSAGE_CHANNEL}")
     return [None] * len(added)
+
+
+def _prune_messages(connection: Connection, moments: Sequence[datetime]) -> list[None]:
+    connection.execute(delete(messages).where(messages.c.at < max(moments)))
+    return [None] * len(moments)
 
 
 @frozen
@@ -430,9 +432,9 @@ class McpSessionStore(StorePart):
         """Remove a session. Return whether this process removed it."""
         return await self._writer.write(_end_sessions, session_id)
 
-    async def end_idle(self, before: datetime) -> list[SharedSession]:
-        """Remove the sessions that were not in use since, and return them."""
-        return await self._writer.write(_end_idle_sessions, before)
+    async def end_idle(self, before: datetime, *, limit: int) -> list[SharedSession]:
+        """Remove the sessions that were not used since, and the longest idle beyond `limit`. Return them."""
+        return await self._writer.write(_end_idle_sessions, (before, limit))
 
 
 def _add_sessions(connection: Connection, added: Sequence[dict[str, Any]]) -> list[None]:
@@ -469,11 +471,18 @@ def _end_sessions(connection: Connection, ended: Sequence[str]) -> list[bool]:
     ]
 
 
-def _end_idle_sessions(connection: Connection, moments: Sequence[datetime]) -> list[list[SharedSession]]:
-    statement = delete(mcp_sessions).where(mcp_sessions.c.seen < max(moments))
+def _end_idle_sessions(
+    connection: Connection, given: Sequence[tuple[datetime, int]]
+) -> list[list[SharedSession]]:
+    before, limit = max(given)
+    newest = select(mcp_sessions.c.seen).order_by(mcp_sessions.c.seen.desc()).offset(limit).limit(1)
+    surplus = connection.execute(newest).scalar_one_or_none()
+    if surplus is not None:
+        before = max(before, surplus)
+    statement = delete(mcp_sessions).where(mcp_sessions.c.seen <= before)
     rows = connection.execute(statement.returning(mcp_sessions.c.session_id, mcp_sessions.c.record)).all()
     ended = [SharedSession(session_id=row.session_id, record=json.loads(row.record)) for row in rows]
-    return [ended, *([] for _ in moments[1:])]
+    return [ended, *([] for _ in given[1:])]
 
 
 logger = logging.getLogger("fingerpost.store")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
+import anyio
 import anyio.to_thread
 import orjson
 
@@ -36,6 +38,7 @@ _CONNECTING_STATES: Final = frozenset({ServerState.IDLE, ServerState.CONNECTING}
 
 
 GATHER_S: Final = 3.0
+READY_AGE_S: Final = 1.0
 
 
 class WorkerGroup:
@@ -49,6 +52,9 @@ class WorkerGroup:
         self._count = count
         self._count_streams = count_streams
         self._topic = f"worker_status {name}"
+        self._gathering = anyio.Lock()
+        self._gathered: list[JsonObject] = []
+        self._gathered_at = -math.inf
         self.metrics = PrometheusMetrics() if router.settings.telemetry.metrics else None
         if self.metrics is not None:
             router.events.add(self.metrics)
@@ -62,15 +68,19 @@ class WorkerGroup:
             "metrics": {} if self.metrics is None else self.metrics.export(),
         }
 
-    async def gather(self) -> list[JsonObject]:
-        """Return what each worker that answers says of itself, this one first."""
-        others = self._router.store.messages.ask_all(
-            self._topic, {}, expected=self._count - 1, seconds=GATHER_S
-        )
-        return [await self._describe(), *await others]
+    async def gather(self, *, max_age_s: float = 0.0) -> list[JsonObject]:
+        """Return what each worker that answers says of itself, this one first; or said so long ago."""
+        async with self._gathering:
+            if anyio.current_time() - self._gathered_at >= max_age_s:
+                others = self._router.store.messages.ask_all(
+                    self._topic, {}, expected=self._count - 1, seconds=GATHER_S
+                )
+                self._gathered = [await self._describe(), *await others]
+                self._gathered_at = anyio.current_time()
+            return self._gathered
 
     async def are_all_ready(self) -> bool:
-        found = await self.gather()
+        found = await self.gather(max_age_s=READY_AGE_S)  # anyone may ask
         return len(found) == self._count and all(one["ready"] for one in found)
 
 

@@ -81,12 +81,15 @@ def serve_gateway(
     worker = None if gateway.workers == 1 else _start_workers(gateway)
     if isinstance(worker, int):
         return worker  # all workers have ended
-    is_first = worker is None or worker.number == 0  # it prints, and connects to programs
+    is_first = worker is None or worker.number == 0  # it connects to programs
+    is_quiet = worker is not None and (worker.number > 0 or worker.is_restarted)
 
     async def work() -> int:
         async with open_service_router(loaded) as router, _join_workers(router, worker):
             ticket: str | None = None
-            if is_first and not await anyio.to_thread.run_sync(is_started_by_tool):  # links are for people
+            if not is_quiet and not await anyio.to_thread.run_sync(
+                is_started_by_tool
+            ):  # links are for people
                 with suppress(StoreError):  # without a ticket the console is served for reading only
                     ticket = await create_ticket(router.store)
 
@@ -97,7 +100,7 @@ def serve_gateway(
                 logging.getLogger("fingerpost").info("serving at %s", address)
                 if worker is not None:
                     worker.tell_ready()
-                if not is_first:
+                if is_quiet:
                     return
                 public_url = gateway.public_url or address
                 page = None if ticket is None else build_sign_in_url(public_url, ticket)
@@ -108,11 +111,11 @@ def serve_gateway(
 
             router.profiles.set_default(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
-            if note is not None and is_first:
+            if note is not None and not is_quiet:
                 print_note(note)
             async with (
                 _keep_own_log(router),
-                _connect_in_background(router, quiet=common.as_json or not is_first, warm_up=True),
+                _connect_in_background(router, quiet=common.as_json or is_quiet, warm_up=True),
                 _lend_connections(router, facts, worker) if is_first else nullcontext(),
             ):
                 await serve(

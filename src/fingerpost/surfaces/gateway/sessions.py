@@ -179,6 +179,8 @@ class NotificationBacklog:
 
 
 MAX_OPEN_QUESTIONS: Final = 100  # concurrent questions per session
+QUESTION_PREFIX: Final = "fingerpost-"
+MAX_ID_LENGTH: Final = 200  # of a request that is cancelled in another process
 _CANCEL_TIMEOUT_S: Final = 1.0
 
 
@@ -225,7 +227,7 @@ class ClientQuestions:
             raise JsonRpcError(
                 INTERNAL_ERROR, f"{MAX_OPEN_QUESTIONS} questions to this client are open already."
             )
-        request_id = f"fingerpost-{secrets.token_hex(8)}"  # other processes may ask in the same session
+        request_id = f"{QUESTION_PREFIX}{secrets.token_hex(8)}"  # other processes may ask in the same session
         question = self._waiting[request_id] = _OpenQuestion()
         try:
             await send(encode_request(request_id, method, params))
@@ -345,14 +347,15 @@ class McpSession:
 
     def accept_response(self, response: JsonObject) -> None:
         """Deliver the client's answer to the question, in this process or another."""
-        if not self.questions.accept_response(response) and self.shared is not None:
+        is_own = str(response.get("id")).startswith(QUESTION_PREFIX)
+        if not self.questions.accept_response(response) and is_own and self.shared is not None:
             self.shared.pass_on(self, {"response": response})
 
     def cancel_request(self, request_id: RequestId) -> None:
         """Cancel a request of the client, in this process or another."""
         if (running := self.in_flight.get(request_id)) is not None:
             running.cancel_for_client()
-        elif self.shared is not None:
+        elif self.shared is not None and len(str(request_id)) <= MAX_ID_LENGTH:
             self.shared.pass_on(self, {"cancel": request_id})
 
     @property
@@ -479,6 +482,7 @@ class SharedSessions:
         store: Store,
         sessions: McpSessions,
         *,
+        limit: int,
         idle_seconds: float,
         restore: Callable[[ClientRequest, JsonObject], None],
         on_left: Callable[[JsonObject, str], None],
@@ -489,6 +493,7 @@ class SharedSessions:
         """
         self._store = store
         self._sessions = sessions
+        self._limit = limit
         self._idle = timedelta(seconds=idle_seconds)
         self._restore = restore
         self._on_left = on_left
@@ -560,12 +565,13 @@ class SharedSessions:
         for session in self._sessions.list_busy():
             self.note_use(session)
         try:
-            ended = await self._store.mcp_sessions.end_idle(utc_now() - self._idle - _UNNOTED_USE)
+            before = utc_now() - self._idle - _UNNOTED_USE
+            ended = await self._store.mcp_sessions.end_idle(before, limit=self._limit)
         except StoreError as error:
             log.warning("idle sessions could not be ended: %s", error)
             return
         for one in ended:
-            self._on_left(one.record, f"idle for {self._idle.total_seconds():g} s")
+            self._on_left(one.record, f"idle for {self._idle.total_seconds():g} s, or too many sessions")
 
     def pass_on(self, session: McpSession, what: JsonObject) -> None:
         """Send this to the other processes that serve the session."""

@@ -175,6 +175,7 @@ class GatewayState:
             self.shared = SharedSessions(
                 store,
                 self.sessions,
+                limit=settings.max_sessions,
                 idle_seconds=settings.session_seconds,
                 restore=methods.restore_session,
                 on_left=self._on_shared_session_left,

@@ -85,6 +85,7 @@ class Worker:
     group: str  # the same for all workers of one command
     listening: socket.socket
     parent: int  # readable when the parent process has ended
+    is_restarted: bool
     tell_ready: Callable[[], None]
 
 
@@ -140,7 +141,9 @@ class _WorkerParent:
         if number != signal.SIGCHLD:
             self._stopping += 1
 
-    def _start(self, number: int, restart_s: float = FIRST_RESTART_S) -> Worker | _RunningWorker:
+    def _start(
+        self, number: int, restart_s: float = FIRST_RESTART_S, *, is_restarted: bool = False
+    ) -> Worker | _RunningWorker:
         ready, told = os.pipe()
         pid = os.fork()
         if pid:
@@ -166,6 +169,7 @@ class _WorkerParent:
             group=self._group,
             listening=self._listening[number],
             parent=self._alive[0],
+            is_restarted=is_restarted,
             tell_ready=tell_ready,
         )
 
@@ -200,7 +204,8 @@ class _WorkerParent:
                 for number, worker in tuple(self._workers.items()):
                     if worker.restart_at is not None and now >= worker.restart_at:
                         os.close(self._workers.pop(number).ready)
-                        if isinstance(started := self._start(number, worker.restart_s), Worker):
+                        started = self._start(number, worker.restart_s, is_restarted=True)
+                        if isinstance(started, Worker):
                             return started
             due = [one.restart_at - now for one in self._workers.values() if one.restart_at is not None]
             if _has_data(self._wakeup[0], max(0.01, min((0.5, *due)))):
