@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from typing import Any
 
 from hypothesis import given
@@ -132,6 +134,39 @@ def test_the_quick_look_misses_nothing_the_patterns_would_find(text: str) -> Non
 @proves("F49")
 def test_a_key_of_our_own_is_a_secret() -> None:
     assert scrub(f"fp_{'0a' * 16}_{'x-Y' * 14}z") == MASK
+
+
+TOKEN_CHARACTERS = "abcXYZ019._~+/=-"
+
+
+@proves("F49")
+@given(
+    st.text(TOKEN_CHARACTERS, min_size=23, max_size=90),
+    st.text(TOKEN_CHARACTERS + " \n", max_size=40),
+    st.text(TOKEN_CHARACTERS + " \n", max_size=40),
+)
+def test_a_registered_token_never_survives(token: str, before: str, after: str) -> None:
+    redaction.register_token(token)
+    assert token not in scrub(f"{before}{token}{after}").replace(MASK, "\0")
+
+
+@proves("F49", "M1")
+def test_tokens_of_many_users_cost_no_time_and_the_oldest_are_forgotten() -> None:
+    def measure() -> float:
+        text = " ".join(secrets.token_urlsafe(24) for _ in range(40))
+        began = time.thread_time()
+        for number in range(100):
+            scrub(f"{number} {text}")
+        return time.thread_time() - began
+
+    before = min(measure() for _ in range(3))
+    tokens = [f"eyJhbGciOiJSUzI1NiIsInR5cCI6{secrets.token_urlsafe(32)}" for _ in range(redaction.MAX_TOKENS)]
+    for token in tokens:
+        redaction.register_token(token)
+    assert min(measure() for _ in range(3)) < 10 * before  # a pattern of so many took 2,000 times as long
+    assert scrub(f"it has {tokens[0]} or {tokens[-1]}.") == f"it has {MASK} or {MASK}."
+    redaction.register_token(secrets.token_urlsafe(32))
+    assert tokens[0] in scrub(f"it has {tokens[0]}.")
 
 
 def test_json_without_secrets_comes_back_as_the_very_same_object() -> None:

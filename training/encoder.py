@@ -1,4 +1,4 @@
-"""MiniLM as a PyTorch module: six BERT layers, mean pooling, unit vectors of 384 numbers."""
+"""MiniLM as a PyTorch module: BERT layers (six, fewer in a student), mean pooling, unit vectors."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """Token ids in, unit vectors out."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: int = LAYERS) -> None:
         super().__init__()
         self.words = nn.Embedding(VOCABULARY, HIDDEN)
         self.positions = nn.Embedding(POSITIONS, HIDDEN)
         self.segments = nn.Embedding(2, HIDDEN)
         self.norm = nn.LayerNorm(HIDDEN, eps=1e-12)
         self.dropout = nn.Dropout(0.1)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.layers = nn.ModuleList(Layer() for _ in range(layers))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         x = self.words(ids) + self.positions.weight[: ids.shape[1]] + self.segments.weight[0]
@@ -90,16 +90,26 @@ class Encoder(nn.Module):
 def load(path: Path) -> Encoder:
     """From a file with the published names (the base weights, or what `save` wrote)."""
     published = load_file(str(path))
-    own = {ours: published[theirs] for ours, theirs in _names().items()}
-    encoder = Encoder()
+    layers = len({name.split(".")[2] for name in published if name.startswith("encoder.layer.")})
+    own = {ours: published[theirs] for ours, theirs in _names(layers).items()}
+    encoder = Encoder(layers)
     encoder.load_state_dict({name: tensor.float() for name, tensor in own.items()})
     return encoder
+
+
+def keep_layers(encoder: Encoder, kept: Sequence[int]) -> Encoder:
+    """A copy with some of the layers, by their places."""
+    copied = Encoder(len(encoder.layers)).to(next(encoder.parameters()).device)
+    copied.load_state_dict(encoder.state_dict())
+    copied.layers = nn.ModuleList(copied.layers[place] for place in kept)
+    return copied
 
 
 def save(encoder: Encoder, path: Path) -> None:
     """With the published names, in half precision."""
     state = encoder.state_dict()
-    tensors = {theirs: state[ours].half().cpu().contiguous() for ours, theirs in _names().items()}
+    names = _names(len(encoder.layers))
+    tensors = {theirs: state[ours].half().cpu().contiguous() for ours, theirs in names.items()}
     save_file(tensors, str(path))
 
 
@@ -111,9 +121,9 @@ def blend(states: Sequence[dict[str, Tensor]], shares: Sequence[float]) -> dict[
     }
 
 
-def _names() -> dict[str, str]:
+def _names(layers: int) -> dict[str, str]:
     names = dict(_EMBEDDING_NAMES)
-    for number in range(LAYERS):
+    for number in range(layers):
         for ours, theirs in _LAYER_NAMES.items():
             for kind in ("weight", "bias"):
                 names[f"layers.{number}.{ours}.{kind}"] = f"encoder.layer.{number}.{theirs}.{kind}"

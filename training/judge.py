@@ -23,7 +23,7 @@ from fingerpost.narrow.scorer import split_sentences
 from training.encoder import Encoder, Words, encode, load, save
 from training.examples import Material, prepare, trainable
 from training.sets import FAMILIES, JUDGED, LICENSED, Request, RoutingSet, read_own, read_public
-from training.train import Recipe, fit
+from training.train import Recipe, distil, fit
 
 SAMPLE = 600
 TOP = 20
@@ -137,6 +137,7 @@ def main() -> None:
     reader.add_argument("--tokenizer", type=Path, required=True)
     reader.add_argument("--out", type=Path)
     reader.add_argument("--seeds", type=int, default=3)
+    reader.add_argument("--layers", type=int, nargs="*", default=(), help="layers that a student keeps")
     asked = reader.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     base, words = load(asked.base).to(device), Words(asked.tokenizer)
@@ -149,6 +150,8 @@ def main() -> None:
         unseen = [material for material in judged if material.source.family == family]
         seen = without_leaks([m for m in trained if m.source.family != family], unseen)
         encoder = fit(base, seen, words, Recipe(seeds=tuple(range(asked.seeds))))
+        if asked.layers:
+            encoder = distil(encoder, asked.layers, seen, words)
         table.update({material.source.name: judge(encoder, material, words) for material in unseen})
         if asked.out:
             asked.out.mkdir(parents=True, exist_ok=True)

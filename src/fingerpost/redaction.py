@@ -1,8 +1,8 @@
 """Masks secrets in logs, events and traces.
 
-Two methods: registered values (`register_secret`), and known secret formats (`sk-…`, `ghp_…`, `Bearer …`,
-private keys). The register is process-wide, so that no part of the process can leak a secret because a
-redactor was not passed to it.
+Two methods: registered values (`register_secret`, `register_token`), and known secret formats (`sk-…`,
+`ghp_…`, `Bearer …`, private keys). The register is process-wide, so that no part of the process can leak a
+secret because a redactor was not passed to it.
 """
 
 from __future__ import annotations
@@ -79,6 +79,16 @@ _lock = Lock()
 _known_secrets: set[str] = set()
 _known_secrets_pattern: re.Pattern[str] | None = None
 
+# A pattern takes time for each of its secrets, so the tokens of users are found by parts of them: every text
+# with a token has one of the last parts of it at a place that is looked at.
+MAX_TOKENS = 20_000  # the oldest ones have expired
+_PART_LENGTH = 16
+_PART_STEP = 8
+_MIN_TOKEN_LENGTH = _PART_LENGTH + _PART_STEP - 1
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_MIN_TOKEN_LENGTH},}}")
+_tokens: dict[str, None] = {}  # oldest first
+_tokens_by_part: dict[str, tuple[str, ...]] = {}
+
 
 def register_secret(secret: str) -> None:
     """Mask `secret` everywhere from now on."""
@@ -92,6 +102,49 @@ def register_secret(secret: str) -> None:
         longest_first = sorted(_known_secrets, key=len, reverse=True)
         _known_secrets_pattern = re.compile("|".join(re.escape(value) for value in longest_first))
         _scrub_text_cached.cache_clear()
+
+
+def register_token(token: str) -> None:
+    """Mask a user's token everywhere from now on, until `MAX_TOKENS` newer ones were registered."""
+    if _TOKEN.fullmatch(token) is None:
+        register_secret(token)
+        return
+    with _lock:
+        if token in _tokens:
+            return
+        _tokens[token] = None
+        for part in _split_token(token):
+            _tokens_by_part[part] = (*_tokens_by_part.get(part, ()), token)
+        if len(_tokens) > MAX_TOKENS:
+            _forget_token(next(iter(_tokens)))
+        _scrub_text_cached.cache_clear()
+
+
+def _split_token(token: str) -> list[str]:
+    """Return the last parts of a token. The first ones are equal in many tokens: the header of a JWT."""
+    first = len(token) - _MIN_TOKEN_LENGTH
+    return [token[start : start + _PART_LENGTH] for start in range(first, first + _PART_STEP)]
+
+
+def _forget_token(token: str) -> None:
+    del _tokens[token]
+    for part in _split_token(token):
+        others = tuple(other for other in _tokens_by_part.get(part, ()) if other != token)
+        if others:
+            _tokens_by_part[part] = others
+        else:
+            _tokens_by_part.pop(part, None)
+
+
+def _mask_tokens(match: re.Match[str]) -> str:
+    text = match[0]
+    places = range(0, len(text) - _PART_LENGTH + 1, _PART_STEP)
+    found = {
+        token for place in places for token in _tokens_by_part.get(text[place : place + _PART_LENGTH], ())
+    }
+    for token in sorted(found, key=len, reverse=True):
+        text = text.replace(token, MASK)
+    return text
 
 
 def is_secret_name(key: str) -> bool:
@@ -160,6 +213,8 @@ def scrub(text: str) -> str:
 def _scrub_text(text: str) -> str:
     if _known_secrets_pattern is not None:
         text = _known_secrets_pattern.sub(MASK, text)
+    if _tokens:
+        text = _TOKEN.sub(_mask_tokens, text)
     # The signs are ASCII, but other letters match them if case is ignored (`ſ` for `s`).
     if not text.isascii() or any([sign in text for sign in _SECRET_SIGNS]):  # noqa: C419 - quicker than a generator
         text = _SECRET_SHAPE.sub(MASK, text)

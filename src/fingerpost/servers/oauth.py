@@ -44,7 +44,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import LOCAL_NAME, JsonObject, OAuthSpec, ServerSpec
-from fingerpost.redaction import register_secret
+from fingerpost.redaction import register_token
 from fingerpost.servers.errors import (
     RequestNotSent,
     build_caller_token_required,
@@ -135,12 +135,11 @@ class OAuthSignIn(BaseModel):
 
     def register_secrets(self) -> None:
         """Register all secrets of this sign-in for redaction."""
-        secrets = [self.client.client_secret] if self.client is not None else []
+        if self.client is not None and self.client.client_secret is not None:
+            register_token(self.client.client_secret)
         if self.tokens is not None:
-            secrets += [self.tokens.access_token, self.tokens.refresh_token]
-        for secret in secrets:
-            if secret is not None:
-                register_secret(secret)
+            register_token(self.tokens.access_token)
+            register_token(self.tokens.refresh_token or "")
 
 
 class OAuthTokenStorage:
@@ -399,6 +398,7 @@ class TokenExchange:
         if made == token:
             detail = "the authorization server answered with the caller's own token, which is not sent on"
             raise build_exchange_refused(self._spec.name, detail)
+        register_token(made)
         named = answer.get("expires_in")
         seconds = float(named) if isinstance(named, int | float) else DEFAULT_LIFETIME
         early = min(EARLY_SECONDS, seconds / 10)
