@@ -354,7 +354,7 @@ async def check_limits(instances: Instances, boss: Client) -> None:
     """All instances together admit as many calls as a quota allows, and all refuse a disabled user."""
     client, limit = await instances.create_client("dora"), 5
     quota = await boss.api("POST", "/api/quotas", {"match": "dora", "calls_per_minute": limit})
-    call = {"tool": "talk/report", "arguments": {}}
+    call: dict[str, Any] = {"tool": "talk/report", "arguments": {}}
     minutes, admitted, refused = set[int](), 0, 0
     with anyio.fail_after(PATIENCE_S):
         while not all(router.quotas.active for router in instances.routers):  # noqa: ASYNC110 - short

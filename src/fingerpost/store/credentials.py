@@ -41,6 +41,7 @@ RESERVED_NAMES: Final = frozenset({LOCAL_NAME})  # names not allowed for keys
 
 _KEY_PATTERN = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_MAX_USER_LENGTH: Final = 200
 _DUMMY_DIGEST: Final = "0" * 64
 
 # Names in the table of tokens. No server can have them, because they contain a `/`, and names of users'
@@ -121,7 +122,7 @@ class ApiKeyStore(StorePart):
         Raises `ConfigError` when the name is invalid or in use.
         """
         moment = now or utc_now()
-        _check_new_key(name, expires, moment)
+        _check_new_key(name, user, expires, moment)
         secret = secrets.token_urlsafe(32)
         made = ApiKey(
             key_id=create_id("key"),
@@ -191,11 +192,14 @@ class ApiKeyStore(StorePart):
         self._writer.write_soon(_update_last_used, (key_id, at), loss=self._loss)
 
 
-def _check_new_key(name: str, expires: datetime | None, now: datetime) -> None:
+def _check_new_key(name: str, user: str, expires: datetime | None, now: datetime) -> None:
     if _NAME_PATTERN.fullmatch(name) is None or name in RESERVED_NAMES:
         message = f"{name!r} cannot be the name of a key"
         hint = "use up to 64 letters, digits and . _ @ -, beginning with a letter or digit; not `local`"
         raise ConfigError(message, hint=hint)
+    if len(user) > _MAX_USER_LENGTH or not user.isprintable():
+        message = f"{user!r:.80} cannot be the name of a user"
+        raise ConfigError(message, hint=f"use up to {_MAX_USER_LENGTH} printable characters")
     if expires is not None and expires <= now:
         message = "the expiry time is in the past"
         raise ConfigError(message, hint="give a future time, such as 30d")

@@ -27,7 +27,8 @@ ROLES_WITH = {
 }
 # Each operation that needs a right. The others are open to all callers, who see what is theirs.
 OPERATIONS = {
-    "use": "ask begin call end finish get_preference give_feedback list_sign_ins route set_preference",
+    "use": "ask begin call end finish get_preference give_feedback list_own_limits list_sign_ins route "
+    "set_preference",
     "watch": "export_audit get_insight get_server get_settings get_store_status get_tool list_audit "
     "list_evals list_pins list_quotas list_servers list_tools list_usage verify_audit",
     "approve": "approve reject",
@@ -137,6 +138,8 @@ async def test_quotas_are_added_shown_changed_and_removed(admin_api: ServedApi) 
             answer = await api.post("/api/route", {"request": "x"}, headers=caller)
             if answer.status_code == 429:
                 break
+    [own] = (await api.get("/api/me/quotas", headers=caller)).json()["items"]
+    assert (own["name"], own["limit"], own["most"]) == ("caller", "requests_per_minute", 1)
     page = (await api.get("/api/quotas")).json()
     assert [one["match"] for one in page["items"]] == ["call*"]
     assert all(one["name"] == "caller" and one["most"] == 1 for one in page["use"])

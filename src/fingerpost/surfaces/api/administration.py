@@ -23,6 +23,7 @@ from fingerpost.records import (
     User,
     utc_now,
 )
+from fingerpost.records.access import find_quota
 from fingerpost.router import Router
 from fingerpost.store.callers import UsedLimit
 from fingerpost.store.credentials import ApiKey
@@ -150,6 +151,13 @@ class QuotaPage:
 
     items: tuple[Quota, ...]
     use: tuple[UsedLimit, ...]
+
+
+@frozen
+class OwnLimits:
+    """The limits of the caller as user and as key, and what is used of them now."""
+
+    items: tuple[UsedLimit, ...]
 
 
 @frozen
@@ -354,6 +362,27 @@ class QuotaOperations(OperationGroup):
         check_unscoped(request.principal)
         quotas = self._router.quotas.all
         return QuotaPage(items=quotas, use=await self._router.store.quotas.measure_use(quotas))
+
+    @declare_operation(
+        "GET", "/api/me/quotas", "The caller's own limits and their present use", right=Right.USE
+    )
+    async def list_own_limits(self, request: ApiRequest) -> OwnLimits:
+        quotas = self._router.quotas.all
+        names: tuple[tuple[QuotaSubject, str], ...] = (
+            ("user", request.principal.user_name),
+            ("key", request.principal.name),
+        )
+        use = await self._router.store.quotas.measure_use(quotas)
+        used = {(one.of, one.name, one.limit): one.used for one in use}
+        return OwnLimits(
+            items=tuple(
+                UsedLimit(of=of, name=name, limit=limit, used=used.get((of, name, limit), 0.0), most=most)
+                for of, name in names
+                if (quota := find_quota(quotas, of, name)) is not None
+                for limit in QUOTA_LIMITS
+                if (most := getattr(quota, limit)) is not None
+            )
+        )
 
     @declare_operation(
         "POST", "/api/quotas", "Add a quota, before all others", right=Right.ADMINISTER, status=201
