@@ -14,9 +14,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from fingerpost import Router
-from fingerpost.llm import ModelRequest
+from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Era
-from fingerpost.testing import ScriptedModel, tool_server
+from fingerpost.testing import ScriptedModel, calls, tool_server
 from fingerpost.testing.models import HANG
 from tests.kit.gateway_client import BOTH, tool_call
 from tests.kit.gateway_methods import reading_tool
@@ -26,6 +26,7 @@ from tests.requirements import proves
 
 PATIENCE_S = 60
 ENDLESS = "Count all the stars."
+PRICE = "What is the price of a pen in the shop?"
 QUOTAS = [
     {"match": "local", "calls_per_minute": 1},
     {"match": "caller", "calls_per_minute": 1},
@@ -52,14 +53,22 @@ class ServedQuotas:
         return await self.client.post(path, json=body, headers=headers)
 
 
-def answer(request: ModelRequest) -> str:
-    return HANG if any(ENDLESS in message.text for message in request.messages) else "Good evening."
+def answer(request: ModelRequest) -> ModelReply | str:
+    """Call the tool if asked for a price, and then say what it answered."""
+    texts = [message.text for message in request.messages]
+    if any(ENDLESS in text for text in texts):
+        return HANG
+    if request.messages[-1].role == "tool":
+        return f"The tool said: {texts[-1]}"
+    return calls(("shop/price", {"thing": "pen"})) if PRICE in texts[-1] else "Good evening."
 
 
 @pytest.fixture
 async def served_quotas(tmp_path: Path) -> AsyncGenerator[ServedQuotas]:
     shop = tool_server("shop", [reading_tool("price", "The price of a thing in the shop", thing="string")])
-    settings = build_gateway_settings(tmp_path, quotas=QUOTAS, profiles={"desk": {}})
+    settings = build_gateway_settings(
+        tmp_path, quotas=QUOTAS, profiles={"desk": {}}, flags={"need_gate": False}
+    )
     model = ScriptedModel(answer)
     async with Router([shop.spec()], settings=settings, model=model) as router:
         await wait_until_connected(router)
@@ -140,3 +149,16 @@ async def test_requests_at_once(served_quotas: ServedQuotas, accept: str) -> Non
             if (await served.post("/api/ask", {"request": "Hello"}, busy)).status_code == 200:
                 break
             await anyio.sleep(0.02)
+
+
+@proves("M30")
+async def test_calls_within_a_request_count_and_the_model_hears_of_the_limit(
+    served_quotas: ServedQuotas,
+) -> None:
+    caller = await served_quotas.key("caller")
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            asked = await served_quotas.post("/api/ask", {"request": PRICE, "mode": "simple"}, caller)
+            assert asked.status_code == 200, asked.text
+            if "limit of 1 calls per minute" in asked.json()["answer"]:
+                break
