@@ -283,11 +283,13 @@ class Quotas:
                             raise self._build_refusal(one, "running", None)
             finally:
                 slots.waiting -= 1
+                if slots.running < slots.held:  # taken for another task, which was cancelled meanwhile
+                    self._released.set()
         running.append(slots)
 
     def _build_refusal(self, one: _AppliedQuota, measure: str, period_s: int | None) -> QuotaReached:
         """Build the error. A period ends with the clock's minute or day (UTC)."""
         seconds = RUNNING_RETRY_S if period_s is None else math.ceil(period_s - self._clock() % period_s)
         limit = one.get_limit(measure)
-        message = f"the limit of {limit:,g} {_DESCRIPTIONS[measure]} for {one.subject} is reached"
+        message = f"the limit of {limit:,.12g} {_DESCRIPTIONS[measure]} for {one.subject} is reached"
         return QuotaReached(message, limit=measure, seconds=seconds)

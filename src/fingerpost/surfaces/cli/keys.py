@@ -258,11 +258,11 @@ def list_quotas(*, common: CommonOptions) -> int:
         print_table(
             "Used now",
             ("of", "name", "limit", "used"),
-            ((one.of, one.name, one.limit, f"{one.used:,g} of {one.most:,g}") for one in use),
+            ((one.of, one.name, one.limit, f"{one.used:,.12g} of {one.most:,.12g}") for one in use),
         )
     return 0
 
 
 def _format_limits(quota: Quota) -> str:
     limits = ((name, getattr(quota, name)) for name in QUOTA_LIMITS)
-    return ", ".join(f"{name} {most:,g}" for name, most in limits if most is not None)
+    return ", ".join(f"{name} {most:,.12g}" for name, most in limits if most is not None)
