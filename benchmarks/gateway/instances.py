@@ -255,7 +255,7 @@ class InstanceBench:
             async with self._limiter:
                 if time.monotonic() >= end:
                     return
-                if number % WRITE_EVERY:
+                if number % WRITE_EVERY != 1:
                     await self._call(client, "web__echo", f"hello {next(self._numbers)}")
                     continue
                 text = f"note-{next(self._numbers)}-0"
@@ -289,7 +289,7 @@ class InstanceBench:
         """Let several requests use one approval at once, again and again."""
         boss = {"Authorization": f"Bearer {self._keys['boss']}"}
         async with httpx2.AsyncClient(base_url=self._address, headers=boss, timeout=ANSWER_S) as http:
-            while time.monotonic() < end:
+            while time.monotonic() < (end if self.found.spent else end + READY_S):
                 # What failed was not approved; errors are counted elsewhere.
                 with suppress(CallFailed, OSError, httpx2.HTTPError, LookupError, ValueError):
                     await self._spend_once(http)

@@ -28,5 +28,5 @@ async def test_nothing_is_lost_or_repeated_when_an_instance_and_the_database_fai
     assert found.healed
     assert found.acknowledged
     assert found.spent
-    assert found.errors.pop(CLOSED, 0) <= AT_ONCE
+    assert found.errors.pop(CLOSED, 0) <= 2 * AT_ONCE  # when the instance was killed
     assert not [kind for kind in found.errors if not kind.startswith(("error ", "failed result"))]
