@@ -468,6 +468,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "The authorization scenarios that the MCP conformance suite requires of clients pass through the "
         "gateway in both revisions"
     ),
+    "M23": Requirement(
+        "People sign on to the console at an OpenID provider, with the roles that their claims give; a wrong "
+        "state, nonce, audience or issuer signs no one on"
+    ),
     # M. Teams
     "M1": Requirement(
         "Sign-in tokens are encrypted at rest, the secret can be replaced, and a store without it says so"

@@ -23,6 +23,7 @@ from fingerpost.records.access import Scope as Scope
 from fingerpost.records.access import SubjectToken as SubjectToken
 from fingerpost.records.access import User as User
 from fingerpost.records.access import combine_rights as combine_rights
+from fingerpost.records.access import get_sign_in_user as get_sign_in_user
 from fingerpost.records.access import is_same_person as is_same_person
 from fingerpost.records.calls import Attempt as Attempt
 from fingerpost.records.calls import Call as Call

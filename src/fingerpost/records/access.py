@@ -115,6 +115,13 @@ class Principal:
         return not self.profiles or profile in self.profiles
 
 
+def get_sign_in_user(caller: str) -> str:
+    """Return the user whose sign-ins to servers a caller of this name uses. The name of a token is
+    `token:<subject>@<client>`; all clients of a person use the same ones.
+    """
+    return caller.rpartition("@")[0] if caller.startswith("token:") and "@" in caller else caller
+
+
 @frozen(kw_only=False)
 class SubjectToken:
     """The token with which a caller was admitted. Servers never get it: it is exchanged for one of theirs."""

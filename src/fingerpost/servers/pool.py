@@ -40,6 +40,7 @@ from fingerpost.records import (
     ServerSpec,
     ServerState,
     ServerStatus,
+    get_sign_in_user,
     utc_now,
 )
 from fingerpost.records.json import find_json_fault, is_large_value
@@ -491,7 +492,7 @@ class ServerPool:
             open_page=open_page,
             wait_for_answer=wait_for_answer,
         )
-        self._sign_in_callbacks.call_all(name, user)
+        self._sign_in_callbacks.call_all(name, get_sign_in_user(user))
 
     def subscribe_to_sign_ins(self, callback: Callable[[str, str], None]) -> Callable[[], None]:
         """Call `callback` with server and user whenever a user has signed in to a server in this process."""
@@ -522,7 +523,7 @@ class ServerPool:
         if tokens is None:
             return None
         connect = await self._library.load()
-        lock = self._renewals.setdefault(f"{spec.name}/{user}", anyio.Lock())
+        lock = self._renewals.setdefault(build_user_token_name(spec.name, user), anyio.Lock())
         async with lock:  # a token for renewal may be used once
             return await connect.load_user_authorization(spec, tokens, user)
 

@@ -660,16 +660,33 @@ class ClaimedRoles(Section):
     )
 
 
-class SignInSettings(ClaimedRoles):
-    """Whose signed tokens (JWT) the gateway takes, as an OAuth 2.1 resource server."""
+class IssuerSettings(ClaimedRoles):
+    """Who signs tokens, and how."""
 
     issuer: str = Field(
         min_length=1, description="The authorization server; its keys are found by its metadata"
     )
-    audience: str = Field(min_length=1, description="What a token must be for: this gateway's own address")
     jwks_url: str | None = Field(default=None, description="Where its keys are; by default from its metadata")
-    scopes: tuple[str, ...] = Field(default=(), description="Scopes a token must have")
     algorithms: tuple[str, ...] = Field(default=("RS256", "ES256"), description="Signatures taken")
+
+
+class SignInSettings(IssuerSettings):
+    """Whose signed tokens (JWT) the gateway takes, as an OAuth 2.1 resource server."""
+
+    audience: str = Field(min_length=1, description="What a token must be for: this gateway's own address")
+    scopes: tuple[str, ...] = Field(default=(), description="Scopes a token must have")
+
+
+class OidcSettings(IssuerSettings):
+    """Single sign-on to the console at an OpenID provider. Its client leads back to `public_url` and `/`."""
+
+    client_id: str = Field(min_length=1, description="Of the console, at the provider")
+    client_secret: str | None = Field(
+        default=None, repr=False, description="Better as ${VARIABLE}; none for a public client"
+    )
+    scopes: tuple[str, ...] = Field(
+        default=("openid", "profile", "email"), description="What to ask for, beside openid"
+    )
 
 
 class GatewaySettings(Section):
@@ -740,6 +757,7 @@ class ConsoleSettings(Section):
 
     enabled: bool = Field(default=True, description="Serve the console at /")
     session_hours: float = Field(default=12.0, gt=0, le=24 * 30, description="Hours until signing in again")
+    oidc: OidcSettings | None = Field(default=None, description="Single sign-on at this OpenID provider")
 
 
 OwnServerName = Literal["workspace", "knowledge", "memory", "collaboration", "specialists", "directives"]

@@ -20,13 +20,13 @@ from fingerpost.records import find_json_problem
 from fingerpost.settings.document import as_list, as_table
 from fingerpost.settings.model import (
     GatewaySettings,
+    IssuerSettings,
     OwnServerName,
     ProfileSettings,
     RolloutSettings,
     Section,
     ServerSettings,
     Settings,
-    SignInSettings,
 )
 from fingerpost.settings.problems import (
     KeyPath,
@@ -410,6 +410,8 @@ def find_flaws(settings: Settings) -> Iterator[SettingFlaw]:
     yield from find_gateway_flaws(settings.gateway)
     if settings.gateway.sign_in is not None:
         yield from find_sign_in_flaws(settings.gateway.sign_in)
+    if settings.console.oidc is not None:
+        yield from find_sign_in_flaws(settings.console.oidc, ("console", "oidc"))
     if settings.store.url is not None and (reason := find_store_url_fault(settings.store.url)) is not None:
         yield SettingFlaw(("store", "url"), reason, STORE_HINT)
     for index, field, message, fix in find_rollout_problems(settings.rollout):
@@ -431,9 +433,10 @@ def find_gateway_flaws(gateway: GatewaySettings) -> Iterator[SettingFlaw]:
         )
 
 
-def find_sign_in_flaws(sign_in: SignInSettings) -> Iterator[SettingFlaw]:
+def find_sign_in_flaws(
+    sign_in: IssuerSettings, path: tuple[str, str] = ("gateway", "sign_in")
+) -> Iterator[SettingFlaw]:
     """Yield sign-in settings that would accept too many callers, or none."""
-    path = ("gateway", "sign_in")
     wrong = [name for name in sign_in.algorithms if name not in SIGNATURE_ALGORITHMS]
     if wrong or not sign_in.algorithms:
         message = f"{', '.join(wrong) or 'none'} cannot be used"

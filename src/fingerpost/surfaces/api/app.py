@@ -21,6 +21,7 @@ from fingerpost.records import JsonObject, Principal
 from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Loaded
+from fingerpost.settings.model import OidcSettings
 from fingerpost.surfaces.api.administration import KeyOperations, QuotaOperations, UserOperations
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
 from fingerpost.surfaces.api.audit import AuditOperations
@@ -60,6 +61,7 @@ from fingerpost.surfaces.http.asgi import (
     respond,
     run_while_connected,
 )
+from fingerpost.surfaces.http.credentials import SignOn
 from fingerpost.surfaces.http.local_callers import Peer
 from fingerpost.tasks import run_restarting
 
@@ -210,6 +212,7 @@ def build_all_operations(
     address: str,
     auth: ApiAuth,
     sessions: ConsoleSessions,
+    sign_on: SignOn | None,
     streams: StreamSlots,
     tasks: TaskGroup,
     loaded: Loaded | None = None,
@@ -219,7 +222,7 @@ def build_all_operations(
     resuming = ApprovalResumer(router, tasks)
     tasks.start_soon(run_restarting, resuming.end_expired)
     groups = (
-        AccountOperations(router, address=address, auth=auth, sessions=sessions),
+        AccountOperations(router, address=address, auth=auth, sessions=sessions, sign_on=sign_on),
         PacketOperations(ledger, router.store.journal, waiting, streams),
         SignInOperations(router, tasks, address=address),
         KeyOperations(router),
@@ -419,6 +422,19 @@ async def _write_answer(http_request: _ApiHttpRequest, operation: ApiOperation, 
     await respond(http_request.send, reply.status, body, ((b"content-type", media.encode()), *common))
 
 
+async def _open_sign_on(router: Router, oidc: OidcSettings, address: str) -> SignOn:
+    # Imports the signature library, which an installation without single sign-on does not need.
+    from fingerpost.surfaces.http.tokens import SingleSignOn
+
+    gateway = router.settings.gateway
+    return SingleSignOn(
+        oidc,
+        await router.store.secret.load(),
+        address=gateway.public_url or address,
+        token_issuer=None if gateway.sign_in is None else gateway.sign_in.issuer,
+    )
+
+
 @asynccontextmanager
 async def open_api(
     router: Router,
@@ -434,7 +450,13 @@ async def open_api(
     `rate_limiter` may be shared with other surfaces; `loaded` is where the settings were read from.
     """
     settings = router.settings
-    sessions = ConsoleSessions(router.store, hours=settings.console.session_hours)
+    oidc = settings.console.oidc
+    sign_on = None if oidc is None else await _open_sign_on(router, oidc, address)
+    sessions = ConsoleSessions(
+        router.store,
+        hours=settings.console.session_hours,
+        build_person=(lambda _: None) if sign_on is None else sign_on.build_principal,
+    )
     auth = ApiAuth(authenticator, sessions, router.events, apply_user=router.users.apply)
     streams = StreamSlots(settings.api.streams)
     async with anyio.create_task_group() as tasks:
@@ -444,6 +466,7 @@ async def open_api(
             address=address,
             auth=auth,
             sessions=sessions,
+            sign_on=sign_on,
             streams=streams,
             tasks=tasks,
             loaded=loaded,

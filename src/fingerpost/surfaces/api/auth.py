@@ -30,8 +30,11 @@ from fingerpost.surfaces.http.access import Authenticator, CorsPolicy, Endpoint
 from fingerpost.surfaces.http.addresses import Authority, WebOrigin
 from fingerpost.surfaces.http.asgi import Header, HttpError
 from fingerpost.surfaces.http.authenticator import USER_DISABLED, ApplyUser, RefusalLog
+from fingerpost.surfaces.http.credentials import SignOn, SignOnFailed
 from fingerpost.surfaces.http.local_callers import Peer, is_tool_peer, redeem_ticket
 
+SIGN_ON_COOKIE: Final = "fingerpost_sign_on"
+SIGN_ON_COOKIE_SECONDS: Final = 600
 CSRF_HEADER: Final = "x-csrf-token"
 ANONYMOUS: Final = Principal(name="", rights=())
 
@@ -182,11 +185,11 @@ class ApiAuth:
         return _CORS.build_preflight(self._authenticator, headers) if "origin" in headers else (204, ())
 
 
-def get_cookie(headers: Mapping[str, str]) -> str | None:
-    """Return the value of the session cookie."""
+def get_cookie(headers: Mapping[str, str], wanted: str = SESSION_COOKIE) -> str | None:
+    """Return the value of a cookie."""
     for part in headers.get("cookie", "").split(";"):
         name, separator, value = part.strip().partition("=")
-        if separator and name == SESSION_COOKIE:
+        if separator and name == wanted:
             return value
     return None
 
@@ -263,6 +266,7 @@ class Account:
     models: ModelsInUse
     keyless: bool  # no model is configured
     has_sign_ins: bool  # there are servers where each user signs in: /api/sign-ins
+    sign_out_url: str | None  # where a person who signed on ends the session at the identity provider
 
 
 @frozen
@@ -279,6 +283,34 @@ class SignInBody:
 
 
 @frozen
+class SignOnOffer:
+    """Where people sign on to the console. Null: single sign-on is not set up."""
+
+    issuer: str | None
+
+
+@frozen
+class SignOnStart:
+    """The page of the identity provider."""
+
+    url: str
+
+
+AnswerText = Annotated[str, Field(max_length=4000)]
+
+
+@frozen
+class SignOnAnswer:
+    """What the identity provider added to the address that it led back to."""
+
+    state: AnswerText
+    code: AnswerText | None = None
+    error: AnswerText | None = None
+    error_description: AnswerText | None = None
+    iss: AnswerText | None = None
+
+
+@frozen
 class EffortPreference:
     """The caller's preferred effort, for requests that do not set one."""
 
@@ -290,8 +322,17 @@ class AccountOperations(OperationGroup):
 
     tag = "session"
 
-    def __init__(self, router: Router, *, address: str, auth: ApiAuth, sessions: ConsoleSessions) -> None:
+    def __init__(
+        self,
+        router: Router,
+        *,
+        address: str,
+        auth: ApiAuth,
+        sessions: ConsoleSessions,
+        sign_on: SignOn | None = None,
+    ) -> None:
         self._router = router
+        self._sign_on = sign_on
         self._address = (router.settings.gateway.public_url or address).rstrip("/")
         self._auth = auth
         self._sessions = sessions
@@ -340,6 +381,63 @@ class AccountOperations(OperationGroup):
             headers=(self._build_cookie(token, self._sessions.lifetime_seconds),),
         )
 
+    @declare_operation("GET", "/api/sign-on", "Where people sign on to the console", public=True, right=None)
+    async def get_sign_on(self, request: ApiRequest) -> SignOnOffer:
+        oidc = self._router.settings.console.oidc
+        return SignOnOffer(issuer=None if self._sign_on is None or oidc is None else oidc.issuer)
+
+    @declare_operation(
+        "POST",
+        "/api/sign-on",
+        "Begin to sign on; the answer names the page of the identity provider, and sets a cookie",
+        is_sign_in=True,
+        returns=SignOnStart,
+        right=None,
+        problems=(404, 503),
+    )
+    async def begin_sign_on(self, request: ApiRequest) -> ApiResponse:
+        sign_on = await self._check_sign_on(request)
+        try:
+            attempt = await sign_on.begin()
+        except SignOnFailed as error:
+            raise ApiProblem(error.status, "Signing on is not possible now", str(error)) from error
+        cookie = self._build_cookie(attempt.cookie, SIGN_ON_COOKIE_SECONDS, name=SIGN_ON_COOKIE)
+        return ApiResponse(body=SignOnStart(url=attempt.url), headers=(cookie,))
+
+    @declare_operation(
+        "POST",
+        "/api/sign-on-answers",
+        "Finish signing on with the answer of the identity provider: sets a cookie",
+        is_sign_in=True,
+        returns=Account,
+        right=None,
+        problems=(404, 503),
+    )
+    async def finish_sign_on(self, request: ApiRequest, body: SignOnAnswer) -> ApiResponse:
+        sign_on = await self._check_sign_on(request)
+        fields = ("state", "code", "error", "error_description", "iss")
+        answer = {name: value for name in fields if (value := getattr(body, name)) is not None}
+        try:
+            person = await sign_on.finish(get_cookie(request.headers, SIGN_ON_COOKIE), answer)
+        except SignOnFailed as error:
+            used = self._build_cookie("", 0, name=SIGN_ON_COOKIE)
+            raise ApiProblem(error.status, "You are not signed in", str(error), headers=(used,)) from error
+        token, session = await self._sessions.open_person_session(person)
+        return ApiResponse(
+            body=self._build_account(session.principal, session),
+            headers=(
+                self._build_cookie(token, self._sessions.lifetime_seconds),
+                self._build_cookie("", 0, name=SIGN_ON_COOKIE),
+            ),
+        )
+
+    async def _check_sign_on(self, request: ApiRequest) -> SignOn:
+        if self._sign_on is None:
+            raise ApiProblem(404, "There is no single sign-on", "Sign in with a key, or set console.oidc.")
+        if await is_tool_peer(request.peer):
+            raise ApiProblem(403, "Not for tools", _TOOL_SIGN_IN_MESSAGE)
+        return self._sign_on
+
     async def _find_key(self, request: ApiRequest, text: str) -> ApiKey:
         attempt = AccessAttempt("POST", request.headers, request.remote, request.peer)
         principal = await self._auth.authenticate_key(attempt, text)
@@ -355,8 +453,8 @@ class AccountOperations(OperationGroup):
             await self._sessions.close_session(token)
         return ApiResponse(status=204, headers=(self._build_cookie("", 0),))
 
-    def _build_cookie(self, token: str, seconds: int) -> Header:
-        parts = [f"{SESSION_COOKIE}={token}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]
+    def _build_cookie(self, token: str, seconds: int, *, name: str = SESSION_COOKIE) -> Header:
+        parts = [f"{name}={token}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]
         if self._address.startswith("https://"):
             parts.append("Secure")
         return b"set-cookie", "; ".join(parts).encode()
@@ -364,6 +462,7 @@ class AccountOperations(OperationGroup):
     def _build_account(self, principal: Principal, session: ActiveSession | None) -> Account:
         models = self._router.models
         profiles = self._router.profiles
+        person = None if session is None else session.session.person
         default = profiles.resolve_profile(caller=principal.name, among=principal.profiles)
         usable = (n for n in profiles if principal.may_use(n) and profiles.may_use(n, principal.name))
         return Account(
@@ -381,4 +480,5 @@ class AccountOperations(OperationGroup):
             models=ModelsInUse(lite=models.lite or None, prime=models.prime or None),
             keyless=not models.lite and not models.prime,
             has_sign_ins=self._router.servers.has_user_servers,
+            sign_out_url=None if person is None else person.sign_out_url,
         )

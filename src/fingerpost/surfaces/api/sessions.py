@@ -1,4 +1,6 @@
-"""Console sessions: a cookie for the holder of a key, or for the operator of this installation."""
+"""Console sessions: a cookie for the holder of a key, for a person who signed on, or for the operator of this
+installation.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ from fingerpost.records import ALL_RIGHTS, Principal, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
 from fingerpost.store.credentials import ApiKey
+from fingerpost.surfaces.http.credentials import SignedOnPerson
 
 SESSION_COOKIE: Final = "fingerpost_session"
+PERSON_KEY_ID: Final = "signed on"  # no key has this id, so that nothing takes the person for the operator
 SESSION_CACHE_NAME: Final = "console_sessions"
 OPERATOR_PRINCIPAL: Final = Principal(name="local", kind="local", rights=ALL_RIGHTS)
 SESSION_CACHE_SECONDS: Final = 3.0
@@ -32,6 +36,7 @@ class ConsoleSession:
     key_id: str | None  # None: the operator
     csrf: str = field(repr=False)
     ends: datetime
+    person: SignedOnPerson | None = None  # who signed on; `key_id` is then that of no key
 
 
 @frozen
@@ -45,8 +50,19 @@ class ActiveSession:
 class ConsoleSessions:
     """Opens, finds and ends sessions."""
 
-    def __init__(self, store: Store, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        hours: float,
+        clock: Callable[[], float] = time.monotonic,
+        build_person: Callable[[SignedOnPerson], Principal | None] = lambda _: None,
+    ) -> None:
+        """`build_person` returns the principal of a person who signed on, or None if that is not possible any
+        more.
+        """
         self._store = store
+        self._build_person = build_person
         self._lifetime = timedelta(hours=hours)
         self._clock = clock
         self._cached: OrderedDict[str, tuple[ActiveSession, float]] = OrderedDict()
@@ -57,16 +73,27 @@ class ConsoleSessions:
         return int(self._lifetime.total_seconds())
 
     async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
-        """Open a session for the holder of a key, or for the operator. Only a hash of the token is stored."""
-        token = secrets.token_urlsafe(32)
-        ends = utc_now() + self._lifetime
+        """Open a session for the holder of a key, or for the operator."""
         key_id = None if key is None else key.key_id
-        session = ConsoleSession(key_id=key_id, csrf=secrets.token_urlsafe(32), ends=ends)
+        principal = OPERATOR_PRINCIPAL if key is None else key.build_principal()
+        return await self._open(self._build_session(key_id), principal)
+
+    async def open_person_session(self, person: SignedOnPerson) -> tuple[str, ActiveSession]:
+        """Open a session for a person who signed on."""
+        principal = self._build_person(person)
+        assert principal is not None  # single sign-on is set up
+        return await self._open(self._build_session(PERSON_KEY_ID, person), principal)
+
+    def _build_session(self, key_id: str | None, person: SignedOnPerson | None = None) -> ConsoleSession:
+        ends, csrf = utc_now() + self._lifetime, secrets.token_urlsafe(32)
+        return ConsoleSession(key_id=key_id, csrf=csrf, ends=ends, person=person)
+
+    async def _open(self, session: ConsoleSession, principal: Principal) -> tuple[str, ActiveSession]:
+        """Store a session. Only a hash of its token is stored."""
+        token = secrets.token_urlsafe(32)
         ttl = self._lifetime.total_seconds()
         await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), to_json(session), ttl=ttl)
-        return token, ActiveSession(
-            session=session, principal=OPERATOR_PRINCIPAL if key is None else key.build_principal()
-        )
+        return token, ActiveSession(session=session, principal=principal)
 
     def get_cached(self, token: str) -> ActiveSession | None:
         """Return the cached session if it was valid a moment ago."""
@@ -98,6 +125,8 @@ class ConsoleSessions:
         await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), b"", ttl=0)
 
     async def _find_principal(self, session: ConsoleSession) -> Principal | None:
+        if session.person is not None:
+            return self._build_person(session.person)
         if session.key_id is None:
             return OPERATOR_PRINCIPAL
         key = await self._store.keys.get(session.key_id)

@@ -1,18 +1,18 @@
-"""Results of credential checks, and the check of API keys with a short cache."""
+"""Results of credential checks and of single sign-on, and the check of API keys with a short cache."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from fingerpost.errors import StoreError
 from fingerpost.frozen import frozen
-from fingerpost.records import Principal, utc_now
+from fingerpost.records import AccessRole, Principal, utc_now
 from fingerpost.store.credentials import PREFIX, ApiKey
 
 
@@ -45,6 +45,48 @@ class UndecidedCredential:
 
     reason: str
     seconds: int = 5
+
+
+@frozen
+class SignedOnPerson:
+    """Whom the OpenID provider has signed on, with the roles that the claims give."""
+
+    issuer: str
+    subject: str
+    roles: tuple[AccessRole, ...]
+    sign_out_url: str | None = None  # where the session at the provider ends
+
+
+class SignOnFailed(Exception):
+    """A person could not be signed on. The message is for that person."""
+
+    def __init__(self, message: str, *, status: int = 401) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@frozen
+class SignOnAttempt:
+    """A sign-on that has begun: the page of the provider, and the cookie that binds it to this browser."""
+
+    url: str
+    cookie: str = field(repr=False)
+
+
+class SignOn(Protocol):
+    """Signs people on at an identity provider."""
+
+    async def begin(self) -> SignOnAttempt:
+        """Begin a sign-on. Raises `SignOnFailed`."""
+        ...
+
+    async def finish(self, cookie: str | None, answer: Mapping[str, str]) -> SignedOnPerson:
+        """Finish a sign-on with what the provider added to our address. Raises `SignOnFailed`."""
+        ...
+
+    def build_principal(self, person: SignedOnPerson) -> Principal | None:
+        """Return the principal of a person, or None if another provider signed them on."""
+        ...
 
 
 CredentialVerdict = KnownCredential | UnknownCredential | InsufficientCredential | UndecidedCredential

@@ -4,9 +4,12 @@ never forwarded.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import logging
 import re
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -14,7 +17,7 @@ from dataclasses import field
 from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
 import anyio.to_thread
@@ -23,14 +26,17 @@ import jwt
 import orjson
 
 from fingerpost.frozen import frozen
-from fingerpost.records import AccessRole, Effect, Principal, Right, Scope, combine_rights
-from fingerpost.redaction import scrub
-from fingerpost.settings.model import ClaimedRoles, SignInSettings
+from fingerpost.records import AccessRole, Effect, Principal, Right, Scope, combine_rights, get_sign_in_user
+from fingerpost.redaction import register_secret, scrub
+from fingerpost.settings.model import ClaimedRoles, IssuerSettings, OidcSettings, SignInSettings
 from fingerpost.settings.validation import find_sign_in_flaws, is_trustworthy, raise_first_flaw
 from fingerpost.surfaces.http.credentials import (
     CredentialVerdict,
     InsufficientCredential,
     KnownCredential,
+    SignedOnPerson,
+    SignOnAttempt,
+    SignOnFailed,
     UndecidedCredential,
     UnknownCredential,
 )
@@ -208,7 +214,15 @@ class _KeySet:
 class TokenIssuer:
     """The keys of one authorization server."""
 
-    def __init__(self, settings: SignInSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: IssuerSettings,
+        *,
+        path: str = "gateway.sign_in",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`path` is where the settings are, for messages."""
+        self._path = path
         self._issuer = settings.issuer
         self._jwks_url = settings.jwks_url
         self._clock = clock
@@ -267,9 +281,10 @@ class TokenIssuer:
             self._logged_reason = reason
             log.warning(
                 "The keys of %s, which are needed to check tokens, could not be fetched (%s). "
-                "Check gateway.sign_in.issuer and jwks_url, and whether this machine reaches them.",
+                "Check %s.issuer and jwks_url, and whether this machine reaches them.",
                 scrub(self._issuer),
                 scrub(reason),
+                self._path,
             )
 
     def _check_usable(self, key_set: _KeySet | None, reason: str) -> _KeySet:
@@ -290,23 +305,31 @@ class TokenIssuer:
         return tuple(cast("Jwk", entry) for entry in entries if isinstance(entry, dict))
 
     async def _discover_keys_url(self, client: httpx2.AsyncClient) -> str:
-        """Return the URL of the issuer's keys from its metadata (RFC 8414, then OpenID Connect)."""
-        for url in build_metadata_urls(self._issuer):
-            try:
-                metadata = await _get_document(client, url)
-            except _MissingDocument:
-                continue
-            # The document must name the issuer it was requested for (RFC 8414, 3.3).
-            if metadata.get("issuer") != self._issuer:
-                message = "the metadata are those of another issuer"
-                raise ValueError(message)
-            jwks_url = metadata.get("jwks_uri")
-            if isinstance(jwks_url, str) and is_trustworthy(jwks_url):
-                return jwks_url
-            message = "the metadata name no trustworthy address of keys"
+        """Return the URL of the issuer's keys from its metadata."""
+        metadata = await _fetch_metadata(client, self._issuer)
+        if metadata is None:
+            message = f"the issuer publishes no metadata; set {self._path}.jwks_url"
             raise ValueError(message)
-        message = "the issuer publishes no metadata; set gateway.sign_in.jwks_url"
+        jwks_url = metadata.get("jwks_uri")
+        if isinstance(jwks_url, str) and is_trustworthy(jwks_url):
+            return jwks_url
+        message = "the metadata name no trustworthy address of keys"
         raise ValueError(message)
+
+
+async def _fetch_metadata(client: httpx2.AsyncClient, issuer: str) -> Mapping[str, object] | None:
+    """Return the metadata of an issuer (RFC 8414, then OpenID Connect), or None if it publishes none."""
+    for url in build_metadata_urls(issuer):
+        try:
+            metadata = await _get_document(client, url)
+        except _MissingDocument:
+            continue
+        # The document must name the issuer it was requested for (RFC 8414, 3.3).
+        if metadata.get("issuer") != issuer:
+            message = "the metadata are those of another issuer"
+            raise ValueError(message)
+        return metadata
+    return None
 
 
 def _build_client() -> httpx2.AsyncClient:
@@ -331,7 +354,13 @@ def build_metadata_urls(issuer: str) -> tuple[str, ...]:
 
 
 async def _get_document(client: httpx2.AsyncClient, url: str) -> Mapping[str, object]:
-    async with client.stream("GET", url) as response:
+    return await _read_document(client, client.build_request("GET", url))
+
+
+async def _read_document(client: httpx2.AsyncClient, request: httpx2.Request) -> Mapping[str, object]:
+    """Send the request and return the JSON object it is answered with. Raises `ValueError`."""
+    url, response = request.url, await client.send(request, stream=True)
+    try:
         if response.status_code == HTTPStatus.NOT_FOUND:
             message = f"there is nothing at {url}"
             raise _MissingDocument(message)
@@ -344,6 +373,8 @@ async def _get_document(client: httpx2.AsyncClient, url: str) -> Mapping[str, ob
             if len(body) > MAX_FETCH_BYTES:
                 message = f"{url} answered with more than {MAX_FETCH_BYTES} bytes"
                 raise ValueError(message)
+    finally:
+        await response.aclose()
     document: object = orjson.loads(body)
     if not isinstance(document, dict):
         message = f"{url} did not answer with a JSON object"
@@ -430,34 +461,41 @@ class TokenCheck:
         return known
 
     async def _verify_token(self, token: str, audiences: tuple[str, ...]) -> Mapping[str, Any]:
-        header = jwt.get_unverified_header(token)
-        algorithm = header.get("alg")
-        if algorithm not in self._settings.algorithms:
-            message = "the token's signature algorithm is not accepted"
-            raise ValueError(message)
-        if str(header.get("typ", "")).lower() not in _TOKEN_TYPES:
+        if str(jwt.get_unverified_header(token).get("typ", "")).lower() not in _TOKEN_TYPES:
             message = "this is not an access token"
             raise ValueError(message)
-        entries = await self._issuer.find_keys(header.get("kid"))
-        fitting = (key for entry in entries if (key := _load_key(entry, algorithm)))
-        for key in islice(fitting, MAX_KEYS_TRIED):
-            try:
-                return self._decode_token(token, key, audiences)
-            except jwt.InvalidSignatureError:
-                continue
-        message = "no key of the issuer fits the token"
-        raise ValueError(message)
+        return await _verify_signed(token, self._issuer, self._settings, audiences)
 
-    def _decode_token(self, token: str, key: jwt.PyJWK, audiences: tuple[str, ...]) -> Mapping[str, Any]:
-        return jwt.decode(
-            token,
-            key,
-            algorithms=[key.algorithm_name],
-            audience=audiences,
-            issuer=self._settings.issuer,
-            leeway=LEEWAY_SECONDS,
-            options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
-        )
+
+async def _verify_signed(
+    token: str, issuer: TokenIssuer, settings: IssuerSettings, audiences: tuple[str, ...]
+) -> Mapping[str, Any]:
+    """Return the claims of a token after checking signature, issuer, audience and validity time.
+
+    Raises `IssuerUnreachable`, `jwt.PyJWTError` or `ValueError`.
+    """
+    header = jwt.get_unverified_header(token)
+    algorithm = header.get("alg")
+    if algorithm not in settings.algorithms:
+        message = "the token's signature algorithm is not accepted"
+        raise ValueError(message)
+    entries = await issuer.find_keys(header.get("kid"))
+    fitting = (key for entry in entries if (key := _load_key(entry, algorithm)))
+    for key in islice(fitting, MAX_KEYS_TRIED):
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                audience=audiences,
+                issuer=settings.issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
+            )
+        except jwt.InvalidSignatureError:
+            continue
+    message = "no key of the issuer fits the token"
+    raise ValueError(message)
 
 
 def _get_audience_profiles(audience: object, audiences: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -480,3 +518,210 @@ def _load_key(entry: Jwk, algorithm: str) -> jwt.PyJWK | None:
 
 def _hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+SIGN_ON_SECONDS: Final = 600.0
+SIGN_ON_STATE_PREFIX: Final = "sso-"  # the console knows its answers by it
+EXCHANGE_TIMEOUT_S: Final = 10.0
+METADATA_FRESH_S: Final = 600.0
+
+
+class SingleSignOn:
+    """Implements `SignOn` with an OpenID provider: authorization code with PKCE, state and nonce.
+
+    What a sign-on needs later is in a signed cookie of the browser that began it. So nothing is stored for
+    callers who are not known yet, and any instance can finish it.
+    """
+
+    def __init__(
+        self,
+        settings: OidcSettings,
+        secret: bytes,
+        *,
+        address: str,
+        token_issuer: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`token_issuer` is the issuer of tokens for the gateway, if there is one."""
+        raise_first_flaw(find_sign_in_flaws(settings, ("console", "oidc")))
+        if settings.client_secret is not None:
+            register_secret(settings.client_secret)
+        self._settings = settings
+        self._token_issuer = token_issuer
+        self._key = hmac.digest(secret, b"fingerpost/sign-on/1", "sha256")
+        self._home = f"{address.rstrip('/')}/"
+        self._clock = clock
+        self._issuer = TokenIssuer(settings, path="console.oidc")
+        self._metadata: tuple[Mapping[str, object], float] | None = None
+
+    async def begin(self) -> SignOnAttempt:
+        """Begin a sign-on. Raises `SignOnFailed`."""
+        metadata = await self._get_metadata()
+        state = f"{SIGN_ON_STATE_PREFIX}{secrets.token_urlsafe(24)}"
+        nonce, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
+        challenge = hashlib.sha256(verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": self._settings.client_id,
+            "redirect_uri": self._home,
+            "scope": " ".join(dict.fromkeys(("openid", *self._settings.scopes))),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": _encode_base64(challenge),
+            "code_challenge_method": "S256",
+        }
+        page = _get_endpoint(metadata, "authorization_endpoint")
+        expires = self._clock() + SIGN_ON_SECONDS
+        kept = {"state": state, "nonce": nonce, "verifier": verifier, "expires": expires}
+        body = _encode_base64(orjson.dumps(kept))
+        joint = "&" if urlsplit(page).query else "?"
+        return SignOnAttempt(url=f"{page}{joint}{urlencode(query)}", cookie=f"{body}.{self._sign(body)}")
+
+    async def finish(self, cookie: str | None, answer: Mapping[str, str]) -> SignedOnPerson:
+        """Finish a sign-on with what the provider added to our address. Raises `SignOnFailed`."""
+        kept = self._read_cookie(cookie or "", answer.get("state", ""))
+        if (error := answer.get("error")) is not None:
+            words = f"{error}: {answer['error_description']}" if "error_description" in answer else error
+            message = f"The identity provider refused: {scrub(words)[:MAX_NAME_LENGTH]}"
+            raise SignOnFailed(message)
+        if answer.get("iss", self._settings.issuer) != self._settings.issuer:
+            message = "The answer comes from another identity provider."
+            raise SignOnFailed(message)
+        metadata = await self._get_metadata()
+        id_token = await self._fetch_id_token(metadata, answer.get("code", ""), kept["verifier"])
+        claims = await self._check_id_token(id_token, kept["nonce"])
+        try:
+            roles = get_claimed_roles(claims, self._settings)
+        except InvalidClaims as refused:
+            message = f"You have no role here: {refused}. Ask the operator."
+            raise SignOnFailed(message, status=403) from None
+        return SignedOnPerson(
+            issuer=self._settings.issuer,
+            subject=claims["sub"],
+            roles=roles,
+            sign_out_url=self._build_sign_out_url(metadata),
+        )
+
+    def build_principal(self, person: SignedOnPerson) -> Principal | None:
+        """Return the principal of a person, or None if another provider signed them on.
+
+        Where this provider also issues tokens for the gateway, the person is the one that its tokens name.
+        Otherwise the name is one that no token has.
+        """
+        if person.issuer != self._settings.issuer:
+            return None
+        same = self._token_issuer == person.issuer
+        name = _build_principal_name({"sub": person.subject}) if same else f"sso:{person.subject}"
+        rights = combine_rights(person.roles)
+        return Principal(name=name, user=get_sign_in_user(name), kind="token", rights=rights)
+
+    def _read_cookie(self, cookie: str, state: str) -> Mapping[str, Any]:
+        body, _, mac = cookie.partition(".")
+        if hmac.compare_digest(mac.encode("utf-8", "replace"), self._sign(body).encode()):
+            kept: dict[str, Any] = orjson.loads(base64.urlsafe_b64decode(f"{body}=="))
+            same = hmac.compare_digest(kept["state"].encode(), state.encode("utf-8", "replace"))
+            if same and self._clock() < kept["expires"]:
+                return kept
+        message = "This sign-in has expired, or was begun in another browser. Sign in again."
+        raise SignOnFailed(message)
+
+    def _sign(self, body: str) -> str:
+        return hmac.digest(self._key, body.encode("utf-8", "replace"), "sha256").hex()
+
+    async def _get_metadata(self) -> Mapping[str, object]:
+        if self._metadata is not None and self._clock() - self._metadata[1] < METADATA_FRESH_S:
+            return self._metadata[0]
+        try:
+            with anyio.fail_after(EXCHANGE_TIMEOUT_S):
+                async with await anyio.to_thread.run_sync(_build_client) as client:
+                    found = await _fetch_metadata(client, self._settings.issuer)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+            raise _build_unreachable(f"{type(error).__name__}: {error}") from error
+        if found is None:
+            reason = "it publishes no metadata"
+            raise _build_unreachable(reason)
+        self._metadata = found, self._clock()
+        return found
+
+    async def _fetch_id_token(self, metadata: Mapping[str, object], code: str, verifier: str) -> str:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._home,
+            "code_verifier": verifier,
+        }
+        headers: dict[str, str] = {}
+        client_id, secret = self._settings.client_id, self._settings.client_secret
+        methods = metadata.get("token_endpoint_auth_methods_supported")
+        if secret is None:
+            form["client_id"] = client_id
+        elif isinstance(methods, list) and "client_secret_basic" not in methods:
+            form |= {"client_id": client_id, "client_secret": secret}
+        else:
+            pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"  # RFC 6749, 2.3.1
+            headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        try:
+            with anyio.fail_after(EXCHANGE_TIMEOUT_S):
+                async with await anyio.to_thread.run_sync(_build_client) as client:
+                    request = client.build_request(
+                        "POST", _get_endpoint(metadata, "token_endpoint"), data=form, headers=headers
+                    )
+                    answer = await _read_document(client, request)
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            log.warning("The OpenID provider gave no token for a code: %s", scrub(str(error)))
+            message = "The identity provider did not confirm the sign-in. Sign in again."
+            raise SignOnFailed(message) from error
+        id_token = answer.get("id_token")
+        if not isinstance(id_token, str) or len(id_token) > MAX_TOKEN_LENGTH:
+            message = (
+                "The identity provider sent no ID token. The scope `openid` may be missing at its client."
+            )
+            raise SignOnFailed(message)
+        return id_token
+
+    async def _check_id_token(self, id_token: str, nonce: str) -> Mapping[str, Any]:
+        """Return the claims of the ID token (OpenID Connect Core, 3.1.3.7)."""
+        client_id = self._settings.client_id
+        try:
+            claims = await _verify_signed(id_token, self._issuer, self._settings, (client_id,))
+            if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+                message = "the nonce is another one"
+                raise ValueError(message)
+            audience: object = claims["aud"]
+            several = isinstance(audience, list) and len(cast("list[object]", audience)) > 1
+            if claims.get("azp", None if several else client_id) != client_id:
+                message = "it was made for another client"
+                raise ValueError(message)
+            _build_principal_name({"sub": claims["sub"]})
+        except IssuerUnreachable as error:
+            raise _build_unreachable(str(error)) from error
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError, InvalidClaims) as error:
+            log.warning("An ID token was refused: %s", scrub(f"{type(error).__name__}: {error}"))
+            message = "The identity provider's answer is not valid. Sign in again."
+            raise SignOnFailed(message) from error
+        return claims
+
+    def _build_sign_out_url(self, metadata: Mapping[str, object]) -> str | None:
+        """Return where the person ends the session at the provider (RP-initiated logout), if it has that."""
+        page = metadata.get("end_session_endpoint")
+        if not isinstance(page, str) or not is_trustworthy(page):
+            return None
+        query = {"client_id": self._settings.client_id, "post_logout_redirect_uri": self._home}
+        return f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"
+
+
+def _build_unreachable(reason: str) -> SignOnFailed:
+    log.warning("The OpenID provider cannot be used: %s", scrub(reason))
+    message = "The identity provider cannot be reached now. Try again later."
+    return SignOnFailed(message, status=503)
+
+
+def _get_endpoint(metadata: Mapping[str, object], name: str) -> str:
+    endpoint = metadata.get(name)
+    if isinstance(endpoint, str) and is_trustworthy(endpoint):
+        return endpoint
+    raise _build_unreachable(f"its metadata name no trustworthy {name}")
+
+
+def _encode_base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

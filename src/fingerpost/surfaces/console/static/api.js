@@ -40,9 +40,24 @@ export async function signInByLink(ticket) {
   setPerson(await post("/api/session", { ticket }));
 }
 
+/** Opens the page of the identity provider, which leads back to the console. */
+export async function beginSignOn() {
+  location.assign((await post("/api/sign-on")).url);
+}
+
+/** Finishes signing on with what the identity provider added to the address. */
+export async function finishSignOn(answer) {
+  setPerson(await post("/api/sign-on-answers", answer));
+}
+
 /** Signs out. If local callers need no key, the console stays usable as a local caller. */
 export async function signOut() {
+  const page = me.get().person?.sign_out_url;
   await del("/api/session");
+  if (page) {
+    location.assign(page);
+    return;
+  }
   me.set({ state: "unknown", person: null, error: null });
   await loadMe();
 }

@@ -5,7 +5,7 @@
 //   query:  URLSearchParams after "?" in the hash,
 //   me:     the response of GET /api/me.
 
-import { loadMe, me, post, signInByLink } from "./api.js";
+import { finishSignOn, loadMe, me, post, signInByLink } from "./api.js";
 import { startWatching, stopWatching, live } from "./live.js";
 import { Shell } from "./shell.js";
 import { SignIn } from "./signin.js";
@@ -89,6 +89,7 @@ const TICKET_HASH = /^#\/sign-in\/([\w-]+)$/;
 /** Signs in with a link of `fingerpost console`. The ticket is removed from the address and the history at once. */
 async function signInFromLink() {
   const ticket = TICKET_HASH.exec(location.hash)?.[1];
+  if (new URLSearchParams(location.search).get("state")?.startsWith("sso-")) return finishSignOnHere();
   if (!ticket) return loadMe();
   history.replaceState(null, "", "#/approvals");
   dispatchEvent(new HashChangeEvent("hashchange"));
@@ -101,14 +102,31 @@ async function signInFromLink() {
   }
 }
 
+/** Finishes signing on, for which the identity provider led back to this page. */
+async function finishSignOnHere() {
+  const answer = takeAnswer("#/live");
+  try {
+    await finishSignOn(answer);
+  } catch (error) {
+    await loadMe();
+    toast(error.detail || error.title, "bad");
+  }
+}
+
+/** Returns what an authorization server added to the address, and removes it from there. */
+function takeAnswer(hash) {
+  const given = new URLSearchParams(location.search);
+  const names = ["state", "code", "error", "error_description", "iss"].filter((name) => given.has(name));
+  history.replaceState(null, "", `${location.pathname}${hash}`);
+  return Object.fromEntries(names.map((name) => [name, given.get(name)]));
+}
+
 /** Finishes a sign-in to a server, for which the authorization server led back to this page. */
 async function finishServerSignIn() {
-  const given = new URLSearchParams(location.search);
-  if (!given.has("state")) return;
-  const names = ["state", "code", "error", "error_description", "iss"].filter((name) => given.has(name));
-  history.replaceState(null, "", `${location.pathname}#/sign-ins`);
+  if (!new URLSearchParams(location.search).has("state")) return;
+  const answer = takeAnswer("#/sign-ins");
   try {
-    const { server } = await post("/api/sign-in-answers", Object.fromEntries(names.map((name) => [name, given.get(name)])));
+    const { server } = await post("/api/sign-in-answers", answer);
     toast(`You are signed in to ${escapeInvisible(server)}`);
   } catch (error) {
     toast(error.detail || error.title, "bad");

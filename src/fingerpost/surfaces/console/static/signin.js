@@ -1,15 +1,18 @@
 // The sign-in page, shown if the server requires a key.
 
-import { signIn } from "./api.js";
-import { Button, Field, Toast, html, useEffect, useState } from "./ui.js";
+import { beginSignOn, get, signIn } from "./api.js";
+import { Button, Field, Toast, html, toast, useEffect, useState } from "./ui.js";
 
 export function SignIn() {
   const [key, setKey] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
+  const [issuer, setIssuer] = useState(null);
   useEffect(() => {
     document.title = "Sign in · Fingerpost";
+    get("/api/sign-on").then((offer) => setIssuer(offer.issuer), () => {});
   }, []);
+  const onSignOn = () => beginSignOn().catch((cause) => toast(cause.detail || cause.title, "bad"));
   const onSubmit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -26,6 +29,7 @@ export function SignIn() {
     <form class="signin-card" onSubmit=${onSubmit}>
       <img src="/console/logo.svg" alt="" width="56" height="56" />
       <h1>Fingerpost</h1>
+      ${issuer ? html`<${Button} type="button" tone="main" onClick=${onSignOn}>Sign in with ${new URL(issuer).host}<//>` : null}
       <p>This console is protected. Paste an access key to sign in.</p>
       <${Field} label="Key" error=${error}>
         <input
