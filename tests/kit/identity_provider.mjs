@@ -14,7 +14,7 @@ const listening = (await import("node:http")).createServer().listen(0, "127.0.0.
     conformIdTokenClaims: false, // the claims of scopes are in the ID token, as groups are at most providers
     findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub, ...people[sub] }) }),
     loadExistingGrant: async (ctx) => {
-      // Nobody is asked for consent: the operator has given it for all.
+      // No consent page: the operator has agreed for all.
       const grant = new ctx.oidc.provider.Grant({ clientId: ctx.oidc.client.clientId, accountId: ctx.oidc.session.accountId });
       grant.addOIDCScope([...ctx.oidc.requestParamScopes].join(" "));
       await grant.save();
