@@ -144,6 +144,21 @@ async def test_a_token_refused_in_the_middle_is_renewed_once_for_all_calls():
         assert authority.refreshed == 1
 
 
+@proves("M40")
+async def test_a_token_that_another_instance_renewed_is_used():
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
+        spec = Server.http("locked", url)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
+        async with open_pool(spec, tokens=tokens) as one, open_pool(spec, tokens=tokens) as other:
+            for servers in (one, other):
+                await servers.call("locked", "echo", {}, timeout=PATIENCE)
+            authority.access.clear()  # the token for renewal is used once
+            for servers in (one, other):
+                await servers.call("locked", "echo", {}, timeout=PATIENCE)
+        assert authority.refreshed == 1
+
+
 @proves("H13")
 async def test_when_the_sign_in_is_taken_back_the_reason_asks_for_a_new_one():
     authority, tokens = OAuthAuthority(), MemoryTokens()

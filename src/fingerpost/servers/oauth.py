@@ -41,7 +41,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel, ValidationError
 
-from fingerpost.errors import ConfigError, ServerUnavailable
+from fingerpost.errors import ConfigError, FingerpostError, ServerUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import LOCAL_NAME, JsonObject, OAuthSpec, ServerSpec
 from fingerpost.redaction import register_token
@@ -185,6 +185,24 @@ class OAuthTokenStorage:
             return None
         stored = None if data is None else _parse_sign_in(data)
         return None if stored is None or stored.address != self.sign_in.address else stored.wanted_scope
+
+    async def use_newer_tokens(self) -> bool:
+        """Use the tokens that another process has stored meanwhile: a token for renewal can often be used
+        only once. Return whether there are any.
+        """
+        try:
+            data = await self._store.get(self._server)
+        except FingerpostError:  # what this process has is still the newest that it knows
+            return False
+        stored = None if data is None else _parse_sign_in(data)
+        if stored is None or stored.address != self.sign_in.address or stored.tokens is None:
+            return False
+        if self.context is None or stored.tokens == self.sign_in.tokens:
+            return False
+        stored.register_secrets()
+        self.sign_in = stored
+        self.context.current_tokens, self.context.token_expiry_time = stored.tokens, stored.expires_at
+        return True
 
     async def _save(self) -> None:
         await self._store.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
@@ -518,6 +536,8 @@ class _BearerAuth(OAuthClientProvider):
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         async with self.context.lock:
+            if not self.context.is_token_valid():
+                await self._sign_in_storage.use_newer_tokens()
             if not self.context.is_token_valid() and self.can_renew():
                 await self.accept_renewal((yield await self.build_renewal()))
         used = self.context.current_tokens
@@ -530,7 +550,8 @@ class _BearerAuth(OAuthClientProvider):
             return
         async with self.context.lock:
             # Another request may have renewed it meanwhile; then only the header is outdated.
-            if self.context.current_tokens is used and self.can_renew():
+            is_outdated = self.context.current_tokens is used
+            if is_outdated and not await self._sign_in_storage.use_newer_tokens() and self.can_renew():
                 await self.accept_renewal((yield await self.build_renewal()))
         if self.context.current_tokens is not None and self.context.current_tokens is not used:
             self._add_auth_header(request)
