@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def main(port: str, url: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -17,7 +16,7 @@ import pytest
 from fingerpost.settings import load
 from tests.kit import warm
 from tests.kit.code_blocks import PAGES, Block, Step, blocks, matches, steps
-from tests.kit.programs import PATH, ROOT
+from tests.kit.programs import PATH, ROOT, find_free_port
 from tests.requirements import proves
 
 FIRST, *OTHERS = blocks("console")
@@ -94,11 +93,6 @@ def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[st
                 check=False,
             )
             assert matches(step.expected, done.stdout), f"$ {step.command}\n{done.stdout}"
-
-
-def find_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at
 from tests.kit.gateways import run_app
 from tests.kit.routers import build_settings
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass

@@ -26,7 +26,7 @@ from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at
 from tests.kit.gateways import run_app
 from tests.kit.routers import open_router
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def reading_tool(name: str, description: str = "", **more: Any) -> dict[str, Any]:

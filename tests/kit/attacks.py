@@ -19,7 +19,7 @@ from tests.kit.routers import open_router
 
 OLD: Era = "2025-11-25"
 MODERN: Era = "2026-07-28"
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 ABLE: dict[str, Any] = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}}
 TOOL: dict[str, Any] = {
     "name": "look",

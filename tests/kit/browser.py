@@ -34,7 +34,7 @@ from tests.kit.routers import build_settings, script_model, write_review, write_
 ROOT: Final = Path(__file__).parents[2]
 AXE: Final = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 ARTEFACTS: Final = ROOT / ".artefacts" / "console"
-PATIENCE_MS: Final = 20_000  # a page that works is never waited for so long
+PATIENCE_MS: Final = 60_000  # a page that works is never waited for so long
 NARROW: Final = 360
 WIDE: Final = 1280
 

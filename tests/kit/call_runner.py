@@ -25,7 +25,7 @@ from fingerpost.records import (
 from fingerpost.servers import ServerPool
 from fingerpost.settings.model import CallSettings, FlagSettings, LimitSettings
 
-PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
+PATIENCE = 60.0  # for what takes milliseconds when the machine is idle
 
 E = TypeVar("E", bound=Event)
 

@@ -19,7 +19,7 @@ from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.gateways import run_app
 from tests.kit.routers import open_router
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 MAP: dict[str, Any] = {
     "type": "function",
     "function": {

@@ -18,7 +18,7 @@ from fingerpost.surfaces.http.server import ServedApp, serve_app
 from fingerpost.surfaces.serve import serve
 from tests.kit.routers import build_settings
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def build_gateway_settings(folder: Path, **more: Any) -> Settings:

@@ -34,7 +34,9 @@ def build_settings(folder: Path, **more: Any) -> Settings:
 
 
 def create_clock_server() -> ServerSpec:
-    return Server.stdio("time", [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"])
+    # The first program of a session loads what the others find loaded.
+    command = [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"]
+    return Server.stdio("time", command, connect_timeout=60)
 
 
 def create_file_server(folder: Path) -> ServerSpec:

@@ -16,7 +16,7 @@ from fingerpost.records import JsonObject, ServerSpec, ServerState
 from fingerpost.servers import ServerPool, SignInStore
 from fingerpost.settings.model import LimitSettings
 
-PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
+PATIENCE = 60.0  # for what takes milliseconds when the machine is idle
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Any, Self
 from tests.kit.command_line import CommandLine
 
 KEY = "a-key-that-nobody-guesses-0123456789"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class StandaloneServer:

@@ -92,7 +92,7 @@ HOSTILE = {
 
 
 @proves("W10")
-@pytest.mark.timeout(20)  # each takes some tenths of a second; without bounds, minutes
+@pytest.mark.timeout(60)  # each takes some tenths of a second; without bounds, minutes
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
 @pytest.mark.parametrize(
     "schema",

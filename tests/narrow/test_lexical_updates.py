@@ -89,6 +89,6 @@ def test_requests_are_answered_while_the_catalog_changes() -> None:
         scorer.prepare(few)
     done.set()
     for thread in asking:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     assert not wrong

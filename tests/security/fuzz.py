@@ -43,7 +43,7 @@ from tests.security.cases import MODERN, OLD, TOOL, Cases, write
 
 Direction = Literal["server", "client", "stdio"]
 AT_ONCE = 8
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 HOST = "127.0.0.1:80"
 EVENT = b"event: message\ndata: "
 ABLE: dict[str, Any] = {"elicitation": {"form": {}}, "roots": {}, "sampling": {}}

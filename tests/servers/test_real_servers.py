@@ -17,7 +17,7 @@ from anyio.abc import Process
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from tests.kit import warm
-from tests.kit.programs import program
+from tests.kit.programs import find_free_port, program
 from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
 
@@ -27,12 +27,14 @@ pytestmark = pytest.mark.process
 @proves("H11")
 async def test_servers_from_pypi_connect_and_work_over_stdio(tmp_path: Path):
     await anyio.run_process(["git", "init", "-q", str(tmp_path / "repo")])
-    async with open_pool(
-        Server.stdio("time", [warm.server("mcp-server-time"), "--local-timezone", "UTC"]),
-        Server.stdio("git", [warm.server("mcp-server-git"), "--repository", str(tmp_path / "repo")]),
-        Server.stdio("fetch", [warm.server("mcp-server-fetch")]),
-        Server.stdio("sqlite", [program("mcp-server-sqlite"), "--db-path", str(tmp_path / "a.db")]),
-    ) as servers:
+    commands = {
+        "time": [warm.server("mcp-server-time"), "--local-timezone", "UTC"],
+        "git": [warm.server("mcp-server-git"), "--repository", str(tmp_path / "repo")],
+        "fetch": [warm.server("mcp-server-fetch")],
+        "sqlite": [program("mcp-server-sqlite"), "--db-path", str(tmp_path / "a.db")],
+    }
+    specs = [Server.stdio(name, command, connect_timeout=PATIENCE) for name, command in commands.items()]
+    async with open_pool(*specs) as servers:
         up = {status.name: status.state for status in servers.statuses}
         assert set(up.values()) == {ServerState.READY}, [status.reason for status in servers.statuses]
         assert "fetch" in names(servers, "fetch")
@@ -73,7 +75,7 @@ async def test_servers_from_npm_connect_and_work_over_stdio(tmp_path: Path):
 
 @proves("H11", "F26", "H9")
 async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
-    port = _free_port()
+    port = find_free_port()
     spec = Server.http("everything", f"http://127.0.0.1:{port}/mcp")
     async with anyio.create_task_group() as tasks:
         async with _everything("streamableHttp", port) as first, open_pool(spec) as servers:
@@ -90,7 +92,7 @@ async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
 
 @proves("H11")
 async def test_a_real_server_of_the_old_sse_transport_connects_and_is_missed_when_gone():
-    port = _free_port()
+    port = find_free_port()
     spec = Server.sse("everything", f"http://127.0.0.1:{port}/sse")
     async with _everything("sse", port) as process, open_pool(spec) as servers:
         assert servers.get_status("everything").state is ServerState.READY, servers.get_status(
@@ -100,12 +102,6 @@ async def test_a_real_server_of_the_old_sse_transport_connects_and_is_missed_whe
         assert text_of(result) == "Echo: hello"
         process.kill()
         await eventually(lambda: servers.get_status("everything").state is not ServerState.READY)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @asynccontextmanager

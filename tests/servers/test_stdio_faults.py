@@ -223,7 +223,7 @@ async def test_a_secret_on_stderr_is_masked():
 
 
 async def test_a_server_that_leaves_unknown_requests_unanswered_still_connects():
-    async with open_pool(stdio_fault("ignores_unknown", connect_timeout=3)) as servers:
+    async with open_pool(stdio_fault("ignores_unknown", connect_timeout=8)) as servers:
         assert servers.get_status("ignores_unknown").state is ServerState.READY
         assert servers.get_status("ignores_unknown").protocol == "2025-11-25"
 

@@ -20,7 +20,7 @@ from typing import Final, Self
 ADDRESS: Final = "WARM_COMMAND_ADDRESS"  # not FINGERPOST_…: that would be a setting
 SERVERS: Final = ("mcp-server-fetch", "mcp-server-git", "mcp-server-time")
 HERE: Final = Path(__file__).parent
-PATIENCE: Final = 10.0  # seconds
+PATIENCE: Final = 60.0  # seconds
 
 
 class Zygote:

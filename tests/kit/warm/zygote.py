@@ -34,7 +34,7 @@ from typing import Any, Final, Literal, TextIO, cast
 
 STREAMS: Final = 3
 FIRST: Final = 4  # bytes of the length of a request
-PATIENCE: Final = 10.0  # seconds for the rest of a request
+PATIENCE: Final = 60.0  # seconds for the rest of a request
 UNREAD: Final = 120  # how the interpreter ends when its last words cannot be written
 LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
     "anyio._backends._asyncio",

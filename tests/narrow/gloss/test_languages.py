@@ -156,7 +156,7 @@ def test_a_long_text_of_any_kind_takes_no_longer_than_a_page_of_words() -> None:
         for language in ("es", "ru", "ar", "zh"):
             started = time.process_time()
             translate_request(text, language)
-            assert time.process_time() - started < 1, (text[:4], language)
+            assert time.process_time() - started < 5, (text[:4], language)
 
 
 def test_spelling_variants_are_the_same_word() -> None:

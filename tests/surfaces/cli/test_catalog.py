@@ -208,7 +208,7 @@ def test_a_killed_server_is_seen_and_healed_while_watched(person: CommandLine) -
                         os.kill(child.pid, signal.SIGKILL)
                         killed = True
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=60) == 130
     story = "\n".join(seen)
     assert "files: ready → down" in story, story
     assert seen[-1].startswith("server_state_changed files: connecting → ready")

@@ -23,7 +23,7 @@ from tests.kit.small_gateway import OpenGate, SmallGateway, SmallMethods
 from tests.requirements import proves
 
 CHANGED = "notifications/tools/list_changed"
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 class ClosingGate(OpenGate):

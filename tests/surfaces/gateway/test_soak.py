@@ -12,7 +12,6 @@ from tests.requirements import proves
 
 @pytest.mark.process
 @proves("G13")
-@pytest.mark.timeout(60)
 async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:
     found = await Soak(tmp_path, workers=4).run(seconds=4, kill_every=0.8)
 
