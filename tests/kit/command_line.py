@@ -16,7 +16,7 @@ from tests.kit.programs import PATH, program
 from tests.kit.stores import place_empty_store
 
 FILE_SERVER = Path(__file__).with_name("file_server.py")
-# `tests/choose/keyless/test_arguments.py` shows that the real servers define them so.
+# `tests/choose/keyless/test_arguments.py` compares their input schemas with those of the real servers.
 REAL_TOOLS = Path(__file__).parents[1] / "choose" / "keyless" / "real_tools.jsonl"
 
 
@@ -54,9 +54,10 @@ class CommandLine:
         return file
 
     def has_files(self) -> None:
-        """The tools of the file-system server from npm. It reads, writes and creates directories anywhere.
+        """The definitions of the file-system server from npm, over tools that work anywhere.
 
-        Starting Node takes longer than most commands do; `tests/servers/test_real_servers.py` starts it.
+        Starting Node takes longer than most commands do; `tests/servers/test_real_servers.py` starts it. Its
+        hints are trusted, as those of the real one are.
         """
         lines = REAL_TOOLS.read_text(encoding="utf-8").splitlines()
         tools = [one["definition"] for one in map(json.loads, lines) if one["server"] == "files"]

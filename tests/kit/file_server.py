@@ -1,7 +1,7 @@
 """A stdio MCP server whose tools are read from a file at every start.
 
-Run: `python file_server.py TOOLS.json`. Tools with the names in `CALLS` work as those of the file-system
-server from npm do; a call of another one fails.
+Run: `python file_server.py TOOLS.json`. Tools with the names in `CALLS` do what those of the file-system
+server from npm do, without its options and its limits; a call of another one fails.
 """
 
 from __future__ import annotations

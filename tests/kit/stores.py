@@ -22,7 +22,7 @@ from fingerpost.store.database import Database, StoreLocation, resolve_location
 
 PATIENCE = 40.0
 
-# For tests of what is written in one way for both databases: `tests/store` shows that it is stored by both.
+# For tests of rules above the database; other tests show that what they need is stored by both databases.
 ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
