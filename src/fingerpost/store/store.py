@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -42,7 +43,7 @@ from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head, mcp_sessions, messages, quota_slots
 from fingerpost.store.trust import DataFlowStore, DisabledStore, KnownServerStore, PinStore
 from fingerpost.store.writer import StorePart, StoreWriter, WriterStatistics
-from fingerpost.tasks import run_contained, run_restarting
+from fingerpost.tasks import cancel_and_exit, run_contained, run_restarting
 
 LEASE_SECONDS = 30.0
 
@@ -290,19 +291,18 @@ class ProcessMessages(StorePart):
         listener = Thread(target=self._listen, args=(stopped,), name="fingerpost-listen", daemon=True)
         if not self._database.location.is_sqlite:
             listener.start()
-        async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
-            tasks.start_soon(run_restarting, self._follow)
-            try:
-                yield
-            finally:
-                self._tasks = None
-                tasks.cancel_scope.cancel()
-                stopped.set()
-                if listener.is_alive():
-                    self.publish("left", {})  # wakes the thread
-                    with anyio.CancelScope(shield=True):
-                        await anyio.to_thread.run_sync(listener.join, LISTENER_END_S)
+        self._tasks = tasks = await anyio.create_task_group().__aenter__()
+        tasks.start_soon(run_restarting, self._follow)
+        try:
+            yield
+        finally:
+            self._tasks = None
+            stopped.set()
+            if listener.is_alive():
+                self.publish("left", {})  # wakes the thread
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(listener.join, LISTENER_END_S)
+            await cancel_and_exit(tasks, *sys.exc_info())
 
     def _listen(self, stopped: ThreadEvent) -> None:
         """Wake the reader at each notification, until stopped. Runs in a thread of its own."""

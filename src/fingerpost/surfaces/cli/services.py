@@ -59,6 +59,7 @@ from fingerpost.surfaces.http.local_callers import (
 from fingerpost.surfaces.http.processes import Worker, check_workers, run_workers
 from fingerpost.surfaces.http.server import listen_for_workers
 from fingerpost.surfaces.serve import get_backend_options, serve
+from fingerpost.tasks import cancel_and_exit
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
@@ -87,9 +88,8 @@ def serve_gateway(
     async def work() -> int:
         async with open_service_router(loaded) as router, _join_workers(router, worker):
             ticket: str | None = None
-            if not is_quiet and not await anyio.to_thread.run_sync(
-                is_started_by_tool
-            ):  # links are for people
+            is_tool = await anyio.to_thread.run_sync(is_started_by_tool)
+            if not is_quiet and not is_tool:  # links are for people only
                 with suppress(StoreError):  # without a ticket the console is served for reading only
                     ticket = await create_ticket(router.store)
 
@@ -162,12 +162,12 @@ async def _join_workers(router: Router, worker: Worker | None) -> AsyncGenerator
         await anyio.wait_readable(worker.parent)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(end_with_parent)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
+    tasks = await anyio.create_task_group().__aenter__()
+    tasks.start_soon(end_with_parent)
+    try:
+        yield
+    finally:
+        await cancel_and_exit(tasks, *sys.exc_info())
 
 
 def _get_worker_sockets(router: Router, worker: Worker | None) -> Path:
