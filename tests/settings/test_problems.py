@@ -130,6 +130,7 @@ SERVER_MISTAKES = [
     ('"x": {"url": "https://a b"}', "is a url with a space", "https://"),
     ('"x": {"url": "https://a:port/"}', "is not a valid url", "https://"),
     ('"x": {"type": "stdio", "url": "https://a.example"}', '"stdio" needs a command', 'use "http"'),
+    ('"x": {"command": "a", "auth": "exchange"}', "cannot be exchange for a program", "give a url"),
     ('"x": {"type": "sse", "command": "a"}', '"sse" needs a url', 'use "stdio"'),
     (
         '"x": {"type": "ws", "url": "https://a.example"}',

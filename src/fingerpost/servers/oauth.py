@@ -287,6 +287,7 @@ _USABLE_TOKEN_TYPES: Final = frozenset({ACCESS_TOKEN_TYPE, "urn:ietf:params:oaut
 EXCHANGE_SECONDS: Final = 10.0
 EARLY_SECONDS: Final = 30.0  # a token is not used any more so long before it expires
 DEFAULT_LIFETIME: Final = 60.0  # of a token whose lifetime is not named
+MAX_LIFETIME: Final = 86_400.0
 MAX_EXCHANGED: Final = 1000  # tokens kept for one server; the least recently used one is dropped
 MAX_TOKEN_ANSWER: Final = 256 * 1024
 # Errors that say something about the caller's token; the others concern our own client and its settings.
@@ -418,7 +419,7 @@ class TokenExchange:
             raise build_exchange_refused(self._spec.name, detail)
         register_token(made)
         named = answer.get("expires_in")
-        seconds = float(named) if isinstance(named, int | float) else DEFAULT_LIFETIME
+        seconds = min(float(named), MAX_LIFETIME) if isinstance(named, int | float) else DEFAULT_LIFETIME
         early = min(EARLY_SECONDS, seconds / 10)
         return _ExchangedToken(authorization=f"Bearer {made}", until=anyio.current_time() + seconds - early)
 

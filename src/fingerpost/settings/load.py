@@ -240,6 +240,10 @@ def _resolve_program_transport(entry: _ServerEntry, server: ServerSettings) -> T
         message = f'has a command, but its transport "{server.transport}" needs a url'
         entry.report(message, 'use "stdio", or give a url instead of the command', ("transport",))
         return None
+    if server.auth in ("per_user", "exchange"):
+        message = f"cannot be {server.auth} for a program: only servers at a url get tokens of callers"
+        entry.report(message, "give a url instead of the command, or remove it", ("auth",))
+        return None
     _report_unused(entry, server, _ADDRESS_FIELDS, "a program")
     return "stdio"
 

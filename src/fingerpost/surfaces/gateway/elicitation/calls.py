@@ -69,6 +69,7 @@ from fingerpost.tasks import cancel_and_exit
 
 SIGN_IN_REQUEST_KEY: Final = "fingerpost-sign-in"  # key of our question in `inputRequests`
 ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
+MAX_ANNOUNCED: Final = 1000  # sign-ins at once whose end is announced
 MAX_APPROVALS: Final = 3  # questions per call: of two equal concurrent calls, the second may need another
 
 _NOT_STARTED_NOTE: Final = "Nothing was run. Make the call again without requestState."
@@ -105,8 +106,11 @@ class SignInQuestions:
         session = request.caller_key
         elicitation = self._asked.get((session, server))
         if elicitation is None:
-            elicitation = self._asked[session, server] = self._links.create_id(request.principal.name, server)
-            tasks.start_soon(self._announce_completion, session, server, request.principal.name, elicitation)
+            user = request.principal.name
+            elicitation = self._links.create_id(user, server)
+            if len(self._asked) < MAX_ANNOUNCED:
+                self._asked[session, server] = elicitation
+                tasks.start_soon(self._announce_completion, session, server, user, elicitation)
         params = self._build_params(page, server, elicitation)
         message = f"{server} needs you to sign in with your own account"
         raise JsonRpcError(
