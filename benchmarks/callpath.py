@@ -1,11 +1,18 @@
-"""What the call path costs, from the name to the digest, without any network, and its share by step."""
+"""What the call path costs, from the name to the digest, without any network, and its share by step.
+
+Then what `call.data_flow` costs: two real gateways (HTTP) in front of one server, `off` and `default`, called
+in turns. The processor time of each for a call with a result of 2 KB is compared, by kind of result.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,6 +20,9 @@ import anyio
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.gateway.client import GatewayClient
+from benchmarks.gateway.fronts import GatewayBench, ready
+from benchmarks.gateway.load import LoadFigures, Subject, alternate
 from fingerpost import Router, Settings
 from fingerpost.call.arguments import prepare_arguments
 from fingerpost.call.build import ResolvedTool, compute_call_fingerprint, resolve_tool
@@ -167,8 +177,78 @@ def show(steps: dict[str, float], direct: float, through: float, repaired: float
     Console().print(table)
 
 
+FLOW_PRESETS = ("off", "default")
+FLOW_SECONDS = 1.0
+FLOW_ROUNDS = 12
+FLOW_LABELS = '[[tools]]\nmatch = "s0/echo"\nlabels = { untrusted = true, private = true }\n'
+MAIL = (
+    "Hi Dana,\n\nthanks for the notes from Tuesday. The venue confirmed the room for 14 March, and the "
+    "caterer needs a final number of guests by Friday. I think we should keep the buffet and skip the second "
+    "coffee break; it was hardly used last year. Tom will bring the projector.\n\nRoom 420 EUR\nBuffet 23 "
+    "EUR per person\n\nBest wishes\nJonas\n\n"
+)
+ROWS = json.dumps(
+    [
+        {"id": number, "name": f"item {number}", "status": "open", "owner": f"user{number}@corp.example"}
+        for number in range(40)
+    ]
+)
+FLOW_RESULTS = {"rows as JSON": ROWS[:2000], "mails": (MAIL * 8)[:2000]}
+
+
+async def measure_data_flow(folder: Path) -> None:
+    """Measure both gateways in turns, so that they meet the same machine."""
+    bench = GatewayBench(folder)
+    upstream, urls = bench.upstream(tools=1)
+    programs = [upstream]
+    try:
+        await ready("upstream", upstream, urls[0])
+        subjects: list[Subject] = []
+        for preset in FLOW_PRESETS:
+            extra = f'[call]\ndata_flow = "{preset}"\n{FLOW_LABELS}'
+            program, url = bench.ours(urls, extra=extra)
+            programs.append(program)
+            front = await ready(preset, program, url)
+            subjects.append(
+                Subject(name=preset, url=url, tool=front.tool, upstream=upstream, gateway=program)
+            )
+        found = {kind: await _call_in_turns(subjects, text) for kind, text in FLOW_RESULTS.items()}
+    finally:
+        for program in programs:
+            program.stop()
+    show_data_flow(found)
+
+
+async def _call_in_turns(subjects: Sequence[Subject], text: str) -> dict[str, LoadFigures]:
+    numbers = itertools.count()
+
+    async def call(client: GatewayClient, subject: Subject) -> None:
+        await client.call(subject.tool, {"text": f"{text}\n{next(numbers)}"})
+
+    return await alternate(subjects, call, workers=4, seconds=FLOW_SECONDS, rounds=FLOW_ROUNDS)
+
+
+def show_data_flow(found: dict[str, dict[str, LoadFigures]]) -> None:
+    table = Table(title="Processor time of the gateway for a call, by call.data_flow")
+    for column in ("result (2 KB)", "off, ms", "default, ms", "added", "calls", "errors"):
+        table.add_column(column, justify="left" if column == "result (2 KB)" else "right")
+    for kind, figures in found.items():
+        before, after = (figures[preset] for preset in FLOW_PRESETS)
+        table.add_row(
+            kind,
+            f"{before.gateway_ms:.3f}",
+            f"{after.gateway_ms:.3f}",
+            f"{after.gateway_ms / before.gateway_ms - 1:+.1%}",
+            str(before.calls + after.calls),
+            str(len(before.errors) + len(after.errors)),
+        )
+    Console().print(table)
+
+
 def run() -> None:
     anyio.run(measure)
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(measure_data_flow, Path(folder))
 
 
 if __name__ == "__main__":

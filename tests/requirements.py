@@ -355,12 +355,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X16": Requirement(
         "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
         "preset; the approval shows where each value comes from",
-        gap="on AgentDojo `default` asks for 95 calls instead of 109 (goal: 36), `autonomous` for 24 % of "
+        gap="on AgentDojo `default` asks for 91 calls instead of 109 (goal: 36), `autonomous` for 23 % of "
         "the user calls (goal: 15 %): their values come from untrusted content",
     ),
     "X17": Requirement("No encoding, storage or detour makes an injected value the person's own"),
     "X18": Requirement(
-        "Where data came from is known after restarts, in other processes and in sessions of the gateway"
+        "Where data came from, resources and prompts included, is known after restarts, in other processes "
+        "and in sessions of the gateway"
     ),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
@@ -504,11 +505,11 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
         "person accepts them; harmless ones are left alone",
-        gap="of the definitions held out 92 % are found; the goal is 95 %, and new wordings are found less",
+        gap="93 % of the definitions held out are found (goal: 95 %), and about half of new wordings",
     ),
     "X22": Requirement(
-        "Text in a result that addresses the model is fenced, its invisible characters are written out, and "
-        "it is marked in the trace"
+        "Text in a result that addresses the model is fenced, its invisible characters are written out, it "
+        "is marked in the trace, and its conversation counts as untrusted"
     ),
     "M30": Requirement(
         "Quotas for users, keys and profiles hold for all processes together, never admit more than their "

@@ -6,6 +6,7 @@ import base64
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from fingerpost import Router, Settings
 from fingerpost.builtin import open_router
 from fingerpost.events import MaterialRead, ResultMarked
 from fingerpost.llm import ModelRequest
-from fingerpost.policy.flow import list_origins
-from fingerpost.records import DataOrigin, Decision, Outcome
+from fingerpost.policy.flow import MAX_SEEN_BYTES, MAX_SEEN_LENGTH, MAX_SEEN_TEXTS, list_origins
+from fingerpost.records import CallContext, DataLabel, DataOrigin, DataSource, Decision, Outcome, utc_now
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.kit.call_recorder import tool
 from tests.kit.gateway_methods import LibraryServer, open_gateway_methods
@@ -450,3 +451,37 @@ async def test_another_process_on_the_same_store_counts(tmp_path: Path) -> None:
         assert done.stdout.split() == [b"True"], done.stderr.decode()
         held = await say(router, "add_entry", None, **entry)
         assert "untrusted content from web/read_page" in held.content
+
+
+@proves("X18")
+async def test_a_conversation_in_use_keeps_its_sources(tmp_path: Path) -> None:
+    """Retention removes the sources of conversations that are not used."""
+    async with open_flow("default", store=tmp_path / "store.db") as router:
+        last_month = utc_now() - timedelta(days=29)
+        source = DataSource(tool="web/x", label=DataLabel.UNTRUSTED, call_id="cal_1", at=last_month)
+        await router.store.data_flow.add_source("conversation dana c", source)
+        assert (
+            "untrusted content from web/x"
+            in (await say(router, "add_entry", "", title="x", text="y")).content
+        )
+        [source] = await router.store.data_flow.list_sources("conversation dana c")
+        assert source.at > last_month + timedelta(days=28)
+
+
+@proves("X18", "A6")
+async def test_the_text_of_results_in_memory_is_bounded_and_the_judgement_stays() -> None:
+    """More text than is kept: the first conversation loses its excerpts, not its label."""
+    text = "\U0001d11e" * MAX_SEEN_LENGTH  # four bytes each
+    count = MAX_SEEN_BYTES // (4 * MAX_SEEN_LENGTH * MAX_SEEN_TEXTS) + 2
+    async with open_flow("autonomous") as router:
+        trails = router.calls.data_trails
+        await say(router, "read_page", WORDS, "first", address="flights.example")
+        for number in range(count):
+            context = CallContext(call_id="cal_1", conversation=str(number), caller="dana")
+            for _ in range(MAX_SEEN_TEXTS):
+                await trails.note_untrusted("web/read_page", context, text)
+        held = await say(router, "send_email", WORDS, "first", **{**SAID, "recipient": EVIL})
+        assert held.pending_id is not None
+        pending = await router.calls.approvals.get(held.pending_id)
+        assert pending is not None
+        assert DataOrigin.UNKNOWN in {one.origin for one in pending.origins}

@@ -19,7 +19,7 @@ import pytest
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import CallFinished, CallReceived, Event, RouteBegan, StorePruned, decode
-from fingerpost.records import Decision, Mode, utc_now
+from fingerpost.records import DataLabel, DataSource, Decision, Mode, utc_now
 from fingerpost.store import RetentionLimits, Store
 from fingerpost.store.retention import BATCH_ROWS, CLAIM
 from tests.kit.store_samples import create_audited_event, create_pending, exact_grant, ordinary
@@ -158,6 +158,20 @@ async def test_what_waits_or_is_not_finished_stays(open_store: OpenStore) -> Non
         assert [grant.call_fingerprint for grant in await store.grants.list_active()] == ["new"]
         assert (removed.approvals, removed.grants) == (2, 1)
         assert (await store.audit.verify()).intact
+
+
+@proves("H29", "X18")
+async def test_sources_of_conversations_that_are_not_used_go(open_store: OpenStore) -> None:
+    async with open_store() as store:
+        for trail, days in (("old", 31), ("young", 29), ("used", 31)):
+            for tool in ("web/read", "mail/read"):
+                source = DataSource(tool=tool, label=DataLabel.UNTRUSTED, call_id="cal_1", at=days_ago(days))
+                await store.data_flow.add_source(trail, source)
+        await store.data_flow.touch_sources("used", utc_now())
+        assert (await prune(store, RetentionLimits())).data_sources == 0
+        assert (await prune(store)).data_sources == 2
+        left = {trail: len(await store.data_flow.list_sources(trail)) for trail in ("old", "young", "used")}
+        assert left == {"old": 0, "young": 2, "used": 2}
 
 
 @proves("H29")

@@ -17,10 +17,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from fingerpost.catalog.tool_names import escape_invisible_except
@@ -93,7 +94,8 @@ RULES_ID: Final = hashlib.sha256(
 ).hexdigest()[:16]
 _TOKEN = re.compile(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
 _PART = re.compile(r"[^\W_]+")
-_WIDE_SCRIPT = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_WIDE_SCRIPT = re.compile(r"[\u0900-\u0dff\u3040-\u30ff\u3400-\u9fff]")  # words are found anywhere
+_PREFIXING = re.compile(r"[\u05d0-\u05ea\u0621-\u064a]{4}")  # `and`, `the`, `from` are a part of the word
 
 
 def _read_terms(kind: str) -> dict[str, frozenset[str]]:
@@ -233,8 +235,6 @@ _UNDISPLAYED = re.compile(
 _PUSHED = re.compile(r"(?<=\S)(?:[^\S\n]{60,}+\S|(?:[^\S\n]*+\n){16,}+[^\S\n]*+\S)")
 _MIN_PUSHED: Final = 18  # characters: sixteen empty lines between two words
 _WIDE_GAP: Final = " " * 60
-_BLANKS_AS_LETTERS: Final = str.maketrans("\t\n\r\x0b\x0c", "bbbbb")
-_TABS_AS_SPACES: Final = str.maketrans("\t\r\x0b\x0c", "    ")
 _BLANK = re.compile(r"[^\S\n]")
 _COLUMNS = re.compile(r"\S {3,}\S")
 _EMOJI_JOINER = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0f]")
@@ -244,7 +244,8 @@ _JOINING_SCRIPT = re.compile("[\u0600-\u06ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\uf
 def find_hidden_text(text: str) -> Iterator[TextSign]:
     """Yield what in this text a person does not see."""
     if text.isascii():
-        yield from _find_hidden_ascii(text)
+        if _build_hiding_gate().lets_through(text):
+            yield from _find_hidden_ascii(text)
         return
     plain = _FLAG.sub("", text)
     if tags := "".join(_TAGS.findall(plain)):
@@ -260,7 +261,7 @@ def find_hidden_text(text: str) -> Iterator[TextSign]:
 
 def _find_hidden_ascii(plain: str) -> Iterator[TextSign]:
     """Yield what can hide text without special letters: escapes, control characters, blank space."""
-    if not plain.isprintable() and not plain.translate(_BLANKS_AS_LETTERS).isprintable():
+    if _has_controls(plain):
         if (found := _ESCAPE_SEQUENCE.search(plain)) is not None:
             yield _hidden("holds terminal escapes", _cut(plain, found))
         elif (found := _CONTROL.search(plain)) is not None:
@@ -276,8 +277,16 @@ def _find_hidden_ascii(plain: str) -> Iterator[TextSign]:
 
 def _has_wide_gap(text: str) -> bool:
     """Return whether there may be blank space that pushes text out of view."""
-    blank = text.translate(_TABS_AS_SPACES) if text.isascii() else _BLANK.sub(" ", text)
+    ordinary = text.isascii() and "\t" not in text and "\r" not in text
+    blank = text if ordinary else _BLANK.sub(" ", text)
     return _WIDE_GAP in blank or "\n\n\n\n" in blank.replace(" ", "")
+
+
+def _has_controls(text: str) -> bool:
+    """Return whether there may be control characters besides line ends and tabs."""
+    if text.isprintable():
+        return False
+    return not text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable()
 
 
 def _hidden(reason: str, words: str) -> TextSign:
@@ -309,7 +318,7 @@ _WORD = re.compile(r"\w+")
 
 def _clean(text: str) -> str:
     """Return the text as a model reads it: hidden letters visible, invisible characters gone."""
-    if not text.isprintable():
+    if _has_controls(text):
         text = _CONTROL.sub(" ", _ESCAPE_SEQUENCE.sub(" ", text))
     if text.isascii():
         return text
@@ -415,7 +424,7 @@ def _get_tags(word: str) -> frozenset[str]:
     for length in _STEM_LENGTHS:
         if length <= len(word) and (tags := _STEMS.get(word[:length])) is not None:
             return tags
-    return _NO_TAGS
+    return _get_tags(word[1:]) if _PREFIXING.match(word) else _NO_TAGS
 
 
 @frozen(kw_only=False)
@@ -473,13 +482,21 @@ class _SentenceForm:
 
     @cached_property
     def imperative(self) -> bool:
-        told = _opens_with_verb("imperative_opening", self._sentence.text) or self._sentence.has("must+")
-        return told and not self.opening
+        """Whether it, or a part of it after a colon or semicolon, begins with a verb that tells to act."""
+        if self.opening:
+            return False
+        parts = (part.strip() for part in _CLAUSE_END.split(self._sentence.text, maxsplit=4))
+        if any(_opens_with_verb("imperative_opening", part) for part in parts):
+            return True
+        places = self._sentence.places  # in other languages the form of a verb is not known
+        return "must+" in places or (self._sentence.number > 0 and not _ACTS_ELSEWHERE.isdisjoint(places))
 
     @cached_property
     def timed(self) -> bool:
         """Whether it says when: before a tool is used, whenever something happens."""
         text = self._sentence.text
+        if "when+" in self._sentence.places:
+            return True
         return self._sentence.has("when") and (_matches("timed", text) or _opens_with_verb("condition", text))
 
     @property
@@ -503,6 +520,9 @@ def _opens_with_verb(name: str, text: str) -> bool:
 
 # Rules: each says what a sentence asks for
 
+_ACTS_ELSEWHERE: Final = frozenset(("send+", "pass+", "read+"))
+_CLAUSE_END = re.compile(r"[;:](?=\s)")
+
 _Rule = Callable[[_Sentence, _Place, _SentenceForm], bool]
 
 
@@ -524,7 +544,11 @@ def _overrides(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
 def _conceals(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     if form.opening and place.secure:
         return False
-    if sentence.has_near("not+", "tell+", 5) and "user+" in sentence.places:
+    if not (form.opening or place.result or place.secure or place.chatty) and _matches(
+        "covert", sentence.text
+    ):
+        return not _matches("harmless_concealment", sentence.text)
+    if sentence.has_near("not+", "tell+", 5) and ("user+" in sentence.places or "when+" in sentence.places):
         return True
     if "hide+" in sentence.places and sentence.moves:
         return True
@@ -541,6 +565,9 @@ def _conceals(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
 
 def _bypasses(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     text = sentence.text
+    named = not form.opening and (_matches("consented", text) or _matches("obeyed", text))
+    if named and not place.secure and not _matches("negated", text.split(",")[0][:40]):
+        return True
     if sentence.has("ask", "obey", "instruction") and (found := _PATTERNS["bypass"].search(text)) is not None:
         negated = _PATTERNS["negated"].search(text, max(0, found.start() - 30), found.start())
         return (form.is_directive or not form.opening) and negated is None
@@ -565,7 +592,9 @@ def _rules_on(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
 
 
 def _runs_command(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
-    return form.is_directive and not form.opening and _matches("command", sentence.text)
+    if form.opening or not _matches("command", sentence.text) or _matches("installer", sentence.text):
+        return False
+    return not place.result or form.is_directive
 
 
 def _wants_file(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
@@ -574,7 +603,9 @@ def _wants_file(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool
         return False
     if place.result:
         return form.is_instruction and sentence.moves
-    return form.addressed or form.called or (not place.secure and not form.opening)
+    if form.addressed or form.called:
+        return True
+    return not (place.secure or form.opening or _matches("refused", text))
 
 
 def _wants_secret(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
@@ -616,6 +647,8 @@ def _wants_personal(sentence: _Sentence, place: _Place, form: _SentenceForm) -> 
 
 
 def _wants_context(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if _holds_in_model(sentence, place):
+        return True
     named = sentence.names_context
     sent = form.is_instruction and sentence.has("send")
     spoken = sentence.has("context") and (sent or sentence.has("whole", "history"))
@@ -637,16 +670,41 @@ def _wants_context(sentence: _Sentence, place: _Place, form: _SentenceForm) -> b
     )
 
 
+def _holds_in_model(sentence: _Sentence, place: _Place) -> bool:
+    """Return whether a parameter is for what only the model holds."""
+    if not place.parameter or place.chatty or place.result or sentence.is_negated:
+        return False
+    return _matches("kept_by_model", sentence.text)
+
+
+def _tampers(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
+    if form.opening or place.result or place.secure or _matches("example", sentence.text):
+        return False
+    if place.parameter and _matches("choice", sentence.text):
+        return False
+    found = _PATTERNS["tampered"].search(sentence.text)
+    return found is not None and _PATTERNS["negated"].search(sentence.text, 0, found.start()) is None
+
+
 def _sends_out(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     text = sentence.text
-    if form.opening or not form.is_directive or _matches("example", text) or len(text.split()) < 5:
+    if form.opening or _matches("example", text) or len(text.split()) < 5:
         return False
+    if not form.is_directive:
+        return _diverts(sentence, place)
     if sentence.has("send", "pass") and not sentence.is_negated and _matches("public_place", text):
         return form.timed or form.addressed
     if not _matches("literal_address", text):
         return False
     moved = sentence.moves if form.addressed or form.called else sentence.has("send")
     return moved or _matches("substituted", text)
+
+
+def _diverts(sentence: _Sentence, place: _Place) -> bool:
+    """Return whether it says that something also goes to a certain person or account."""
+    if place.result or place.parameter or place.choice or sentence.is_negated or sentence.is_data:
+        return False
+    return _matches("person_address", sentence.text) and _matches("diverted", sentence.text)
 
 
 def _shadows(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
@@ -730,13 +788,13 @@ _RULES: Final[tuple[_NamedRule, ...]] = (
         FindingKind.INSTRUCTION,
         "asks to keep something from the person",
         _conceals,
-        _Clues("hide", "not tell|ask|user|see", "tell user|see"),
+        _Clues("hide", "covert", "not tell|ask|user|see", "tell user|see"),
     ),
     (
         FindingKind.INSTRUCTION,
         "asks to go round approvals or to obey what is read",
         _bypasses,
-        _Clues("bypass ask|obey|instruction", "not ask user|whole"),
+        _Clues("bypass ask|obey|instruction", "not ask user|whole", "consent", "obeyed"),
     ),
     (FindingKind.INSTRUCTION, "speaks to the model by name", _calls_model, _Clues("model")),
     (FindingKind.INSTRUCTION, "gives a rule for everything that follows", _rules_on, _Clues("last when")),
@@ -748,14 +806,15 @@ _RULES: Final[tuple[_NamedRule, ...]] = (
         FindingKind.CONTEXT,
         "asks for the conversation or the model's instructions",
         _wants_context,
-        _Clues("context|instruction", "held talk|you"),
+        _Clues("context|instruction", "held talk|you", "kept"),
     ),
     (
         FindingKind.INSTRUCTION,
         "asks to send something to a fixed place",
         _sends_out,
-        _Clues("address|place send|pass|read|subst"),
+        _Clues("address|place send|pass|read|subst", "address diverted"),
     ),
+    (FindingKind.INSTRUCTION, "asks to change data, answers or protection", _tampers, _Clues("tamper")),
     (FindingKind.SHADOWING, "changes how tools of others are used", _shadows, _Clues("shadow")),
     (
         FindingKind.INSTRUCTION,
@@ -782,11 +841,19 @@ _RESULT_CLUES: Final[Mapping[_Rule, _Clues]] = {
         "bypass ask|obey|instruction model|user|you|must", "bypass instruction", "not ask user"
     ),
     _wants_personal: _Clues(),
+    _tampers: _Clues(),
     _wants_context: _Clues("context|instruction send|pass|read", "held talk|you send|pass|read"),
     _shadows: _Clues("altered"),
     _weighs: _Clues(f"{_DIRECTED} you|model|must"),
     _hints: _Clues(),
 }
+
+
+def _find_role(text: str, place: _Place) -> re.Match[str] | None:
+    found = _PATTERNS["role_mark"].search(text) or _PATTERNS["role_label"].search(text)
+    if found is not None or place.result or "<" not in text:
+        return found
+    return _PATTERNS["role_end"].search(text)
 
 
 @lru_cache(maxsize=8192)
@@ -801,7 +868,7 @@ def _find_addressing(text: str, place: _Place, words: Collection[str]) -> Iterat
     mask = _get_mask(words, text)
     known = place.chatty or place.secure
     if not known and ("<|" in text or _ROLE_CLUES.fit(mask)):
-        found = _PATTERNS["role_mark"].search(text)
+        found = _find_role(text, place)
         if found is not None:
             reason = "imitates a message of the system or of another role"
             yield TextSign(FindingKind.INSTRUCTION, reason, _cut(text, found))
@@ -903,6 +970,13 @@ def _addresses_model(hidden: str) -> bool:
     return any(_find_addressing(cleaned, _HIDDEN_PLACE, _list_words(cleaned)))
 
 
+def _find_encoded(cleaned: str, words: Set[str]) -> Iterator[TextSign]:
+    for encoding, decoded in (*_decode_parts(cleaned), *_list_variants(cleaned, words)):
+        if _READABLE.search(decoded) and _addresses_model(decoded):
+            reason = f"holds text for the model, encoded with {encoding}"
+            yield TextSign(FindingKind.ENCODED, reason, decoded[:_MAX_SHOWN])
+
+
 def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
     """Yield everything in this text that is hidden, encoded or addresses the model."""
     if text.isascii() and text.isalpha() and len(text) < _MIN_ENCODED:
@@ -910,12 +984,7 @@ def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
     cleaned = _clean(text)
     words = set(_list_words(cleaned))
     yield from _find_addressing(cleaned, place, words)
-    for encoding, decoded in (*_decode_parts(cleaned), *_list_variants(cleaned, words)):
-        if _READABLE.search(decoded) and _addresses_model(decoded):
-            reason = f"holds text for the model, encoded with {encoding}"
-            yield TextSign(FindingKind.ENCODED, reason, decoded[:_MAX_SHOWN])
-    if place.result:
-        return
+    yield from _find_encoded(cleaned, words)
     yield from find_hidden_text(text)
     if "<" not in text and "[//]" not in text:
         return
@@ -926,20 +995,118 @@ def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
                 yield _hidden(f"holds text for the model in {what}", inner.strip()[:_MAX_SHOWN])
 
 
+_GAP: Final = r"(?:[^.!?]|[.!?]\S)*"
+_GATE_MEMORY: Final = 64 * 1024 * 1024  # bytes; the engine forgets what it worked out beyond
+_ENCODED_PARTS: Final = (
+    r"[a-z0-9+/_-]{24}",
+    r"(?:%[0-9a-f]{2}){12}",
+    r"(?:&#x?[0-9a-f]{2,6};){12}",
+    r"(?:\\u[0-9a-f]{4}|\\x[0-9a-f]{2}){12}",
+    r"(?:\pL[ \x{a0}.\-_*]){3}\pL\PL",
+)
+_HIDING_PARTS: Final = (
+    r"[\x00-\x08\x0e-\x1f\x7f]",
+    r"[ \t\r\x0b\x0c]{60}",
+    r"(?:\n[ \t\r\x0b\x0c]*){8}",
+)
+_DIGIT_LETTERS: Final = str.maketrans(
+    {"o": "[o0]", "i": "[i1]", "e": "[e3]", "a": "[a4@]", "s": "[s5$]", "t": "[t7]"}
+)
+
+
+class _Gate:
+    """One pattern that finds in a single pass whether a text is worth a closer look."""
+
+    def __init__(self, parts: Iterable[str]) -> None:
+        engine: Any = import_module("re2")  # loaded on first use; it has no type information
+        options = engine.Options()
+        options.max_mem = _GATE_MEMORY
+        options.never_capture = True
+        written = "(?i)" + "|".join(f"(?:{part})" for part in parts)
+        self._pattern = engine.compile(
+            written.encode(), options
+        )  # bytes: no offsets of characters are needed
+
+    def lets_through(self, text: str) -> bool:
+        try:
+            return self._pattern.search(text.encode()) is not None
+        except UnicodeEncodeError:  # a lone surrogate
+            return True
+
+
+@cache
+def _build_hiding_gate() -> _Gate:
+    """Return the gate before what hides text without special letters."""
+    return _Gate(_HIDING_PARTS)
+
+
+@cache
+def _build_word_gate() -> _Gate:
+    """Return the first gate of results: single words, encoded parts, hidden text. It is small and quick."""
+    parts = _TABLE["result_gate"]["parts"]
+    single = (*_TABLE["result_gate"]["words"], *(part for part in parts if "{gap}" not in part))
+    return _Gate((*_write_meanings(single), *_ENCODED_PARTS, *_list_odd_words(), *_HIDING_PARTS))
+
+
+@cache
+def _build_rule_gate() -> _Gate:
+    """Return the gate before the rules: words that stand together in a sentence."""
+    return _Gate(_write_meanings(_TABLE["result_gate"]["parts"]))
+
+
+@cache
+def _build_encoding_gate() -> _Gate:
+    """Return the gate before decoding: encoded parts, letters apart, other ways to write telling words."""
+    return _Gate((*_ENCODED_PARTS, *_list_odd_words()))
+
+
+def _list_odd_words() -> Iterator[str]:
+    digits = (word.translate(_DIGIT_LETTERS) for word in _SETS["telling"])
+    return (rf"\b{word}\b" for word in (*_ROTATED, *_REVERSED, *digits))
+
+
+def _write_meanings(parts: Iterable[str]) -> Iterator[str]:
+    """Yield the parts with the words of each meaning in place of its name."""
+    meanings = {f"{{{name}}}": _build_alternatives(text) for name, text in _TABLE["words"].items()}
+    for part in parts:
+        written = part.replace("{gap}", _GAP)
+        for name, alternatives in meanings.items():
+            written = written.replace(name, alternatives)
+        yield written
+
+
+def _build_alternatives(words: str) -> str:
+    written = [
+        re.escape(word.rstrip("*")) if word.endswith("*") or not word.isascii() else rf"\b{re.escape(word)}\b"
+        for word in words.split()
+    ]
+    return f"(?:{'|'.join(written)})"
+
+
 def find_result_signs(text: str) -> tuple[TextSign, ...]:
-    """Return what in the text of a result addresses the model, each reason once."""
-    if text.lstrip()[:1] in ("{", "["):
-        text = _extract_prose(text)
-    parts = (text[start : start + MAX_TEXT_LENGTH] for start in range(0, len(text), MAX_TEXT_LENGTH))
-    signs = (sign for part in parts for sign in _find_signs(part, _RESULT_PLACE))
-    return tuple({sign.reason: sign for sign in signs}.values())
+    """Return what in the text of a result is hidden or addresses the model, each reason once."""
+    is_data = text.lstrip()[:1] in ("{", "[")
+    spelled = text.replace("\\n", "\n") if is_data and "\\n" in text else text
+    if text.isascii() and not _build_word_gate().lets_through(spelled):
+        return ()
+    prose = _extract_prose(spelled) if is_data else spelled
+    parts = (prose[start : start + MAX_TEXT_LENGTH] for start in range(0, len(prose), MAX_TEXT_LENGTH))
+    signs = [sign for part in parts for sign in _find_signs_in_result(_clean(part))]
+    return tuple({sign.reason: sign for sign in (*signs, *find_hidden_text(text))}.values())
+
+
+def _find_signs_in_result(cleaned: str) -> Iterator[TextSign]:
+    if _build_rule_gate().lets_through(cleaned):
+        yield from _find_addressing(cleaned, _RESULT_PLACE, set(_list_words(cleaned)))
+    if _build_encoding_gate().lets_through(cleaned):
+        yield from _find_encoded(cleaned, set(_list_words(cleaned)))
 
 
 def _extract_prose(data: str) -> str:
     """Return the strings of JSON that can be sentences, each as a paragraph."""
     parts = data.replace('\\"', "'").split('"')
     prose = (part for part in parts if part.count(" ") >= _MIN_BLANKS or _is_dense(part))
-    return "\n\n".join(prose).replace("\\n", "\n")
+    return "\n\n".join(prose)
 
 
 def _is_dense(part: str) -> bool:

@@ -11,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import re
+import sys
 import time
 import unicodedata
 from collections import OrderedDict, deque
@@ -571,6 +572,9 @@ def _describe_origin(one: ArgumentOrigin) -> str:
 MAX_TRAILS: Final = 5_000  # conversations in memory
 MAX_SEEN_TEXTS: Final = 16  # of one conversation, the latest
 MAX_SEEN_LENGTH: Final = 32_000  # characters of one
+MAX_SEEN_BYTES: Final = 32 * 1024 * 1024  # of all; conversations that were not used for longest lose theirs
+MAX_MARKS: Final = 400_000  # in memory; then they are read again, and old ones are gone
+TOUCH_AGE: Final = timedelta(days=1)  # how old the record of a conversation in use may be
 REFRESH_SECONDS: Final = 1.0  # how old the records of other processes may be, where nothing is written
 PRINCIPAL_AGE: Final = timedelta(hours=1)  # how long data counts where calls belong to no conversation
 
@@ -596,6 +600,7 @@ class DataTrails:
         self._store = store
         self.preset: Preset = preset
         self._trails: OrderedDict[str, _Trail] = OrderedDict()
+        self._seen_bytes = 0
         self._marks: set[int] = set()
         self._last_mark = 0
         self._marks_read_at = float("-inf")
@@ -622,10 +627,12 @@ class DataTrails:
         if not reading or time.monotonic() - trail.read_at > REFRESH_SECONDS:
             trail.sources = await self._store.list_sources(key)
             trail.read_at = time.monotonic()
-        if _has_conversation(context):
-            return trail.sources
-        since = utc_now() - PRINCIPAL_AGE
-        return tuple(source for source in trail.sources if source.at >= since)
+        now = utc_now()
+        if not _has_conversation(context):
+            return tuple(source for source in trail.sources if source.at >= now - PRINCIPAL_AGE)
+        if any(source.at < now - TOUCH_AGE for source in trail.sources):
+            await self._store.touch_sources(key, now)
+        return trail.sources
 
     async def note_result(
         self, tool: str, known: DataLabels, context: CallContext, text: str, *, marked: bool = False
@@ -649,7 +656,7 @@ class DataTrails:
         trail = self._get_trail(key)
         is_untrusted = DataLabel.UNTRUSTED in labels
         if is_untrusted or trusted:
-            trail.seen.append(SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH], trusted=not is_untrusted))
+            self._remember(trail, SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH], trusted=not is_untrusted))
         for label in labels:
             await self._record(key, trail, tool, label, context.call_id)
 
@@ -662,7 +669,7 @@ class DataTrails:
         if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
             return
         trail = self._get_trail(key)
-        trail.seen.append(SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH]))
+        self._remember(trail, SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH]))
         await self._record(key, trail, tool, DataLabel.UNTRUSTED, context.call_id)
         if private:
             await self._record(key, trail, tool, DataLabel.PRIVATE, context.call_id)
@@ -693,6 +700,8 @@ class DataTrails:
         if time.monotonic() - self._marks_read_at > REFRESH_SECONDS:
             self._last_mark, added = await self._store.list_marks(after=self._last_mark)
             self._marks |= added
+            if len(self._marks) > MAX_MARKS:
+                self._last_mark, self._marks = 0, set()  # read again with the next result
             self._marks_read_at = time.monotonic()
         return bool(self._marks) and not self._marks.isdisjoint(compute_marks(text, searching=True))
 
@@ -702,8 +711,22 @@ class DataTrails:
             trail = self._trails[key] = _Trail()
         self._trails.move_to_end(key)
         while len(self._trails) > MAX_TRAILS:
-            self._trails.popitem(last=False)
+            self._forget_oldest()
         return trail
+
+    def _remember(self, trail: _Trail, seen: SeenText) -> None:
+        """Remember the text of a result, within the limits of a conversation and of all."""
+        if len(trail.seen) == MAX_SEEN_TEXTS:
+            self._seen_bytes -= sys.getsizeof(trail.seen.popleft().text)
+        trail.seen.append(seen)
+        self._seen_bytes += sys.getsizeof(seen.text)
+        while self._seen_bytes > MAX_SEEN_BYTES and len(self._trails) > 1:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Forget the conversation that was not used for longest. Its sources are in the store."""
+        _, trail = self._trails.popitem(last=False)
+        self._seen_bytes -= sum(sys.getsizeof(seen.text) for seen in trail.seen)
 
 
 def _has_conversation(context: CallContext) -> bool:

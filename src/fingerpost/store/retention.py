@@ -1,8 +1,9 @@
 """Retention: how large the store is, removing old rows in small steps, and copies of its content.
 
-Removed are rows of the journal, decided or expired approvals and expired grants older than `keep_days`, and
-audit rows older than `audit_days`. If the store is larger than `max_bytes`, older journal rows go first; the
-audit trail is never shortened for size. What waits for a person or is not finished stays.
+Removed are rows of the journal, decided or expired approvals, expired grants and sources of conversations
+that were not used for `keep_days`, and audit rows older than `audit_days`. If the store is larger than
+`max_bytes`, older journal rows go first; the audit trail is never shortened for size. What waits for a person
+or is not finished stays.
 
 How far rows are removed is recorded in the audit trail before the first one is, so the trail and the anchors
 can still be verified.
@@ -27,7 +28,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 from pydantic_core import from_json as parse_json
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select, tuple_
 
 from fingerpost.errors import ConfigError, StoreError, StoreUnavailable
 from fingerpost.events import (
@@ -49,6 +50,7 @@ from fingerpost.store.journal import find_last_event
 from fingerpost.store.schema import (
     approvals,
     audit,
+    data_sources,
     from_microseconds,
     grants,
     journal,
@@ -123,10 +125,11 @@ class PruneResult:
     audit: int = 0
     approvals: int = 0
     grants: int = 0
+    data_sources: int = 0
 
     @property
     def total(self) -> int:
-        return self.journal + self.audit + self.approvals + self.grants
+        return self.journal + self.audit + self.approvals + self.grants + self.data_sources
 
 
 @frozen
@@ -237,6 +240,7 @@ class Retention:
             audit=await self._prune_audit(plan, on_progress),
             approvals=await self._prune_expired(plan, approvals, on_progress),
             grants=await self._prune_expired(plan, grants, on_progress),
+            data_sources=await self._prune_expired(plan, data_sources, on_progress),
         )
         await self._give_back_space()
         if plan.has_rows:
@@ -487,6 +491,8 @@ def _build_expired_condition(table: Table, cutoff: datetime) -> ColumnElement[bo
     """Return the condition for rows that nothing needs any more: decided, or expired."""
     if table is grants:
         return grants.c.expires < cutoff
+    if table is data_sources:
+        return data_sources.c.at < cutoff
     decided = or_(approvals.c.decision != Decision.WAITING.value, approvals.c.expires < cutoff)
     return (approvals.c.created < cutoff) & decided
 
@@ -494,9 +500,9 @@ def _build_expired_condition(table: Table, cutoff: datetime) -> ColumnElement[bo
 def _remove_expired(connection: Connection, steps: Sequence[tuple[Table, datetime]]) -> list[int]:
     removed: list[int] = []
     for table, cutoff in steps:
-        (key,) = table.primary_key.columns
-        old = select(key).where(_build_expired_condition(table, cutoff)).limit(BATCH_ROWS)
-        removed.append(connection.execute(delete(table).where(key.in_(old))).rowcount)
+        keys = tuple_(*table.primary_key.columns)
+        old = select(*table.primary_key.columns).where(_build_expired_condition(table, cutoff))
+        removed.append(connection.execute(delete(table).where(keys.in_(old.limit(BATCH_ROWS)))).rowcount)
     return removed
 
 
@@ -558,7 +564,8 @@ def _count_prunable(connection: Connection, plan: _PrunePlan) -> dict[str, int]:
     }
     if plan.cutoff is not None:
         found |= {
-            table.name: count(_build_expired_condition(table, plan.cutoff)) for table in (approvals, grants)
+            table.name: count(_build_expired_condition(table, plan.cutoff))
+            for table in (approvals, grants, data_sources)
         }
     return found
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any, Final, cast
@@ -296,7 +296,6 @@ def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind,
 
 
 MAX_STORED_MARKS: Final = 200_000  # the newest are kept
-MAX_SOURCE_AGE: Final = timedelta(days=180)
 
 
 class DataFlowStore(StorePart):
@@ -317,6 +316,10 @@ class DataFlowStore(StorePart):
         """Record a source. An earlier record of the same tool and label is replaced."""
         await self._writer.write(_add_sources, (trail, source))
 
+    async def touch_sources(self, trail: str, at: datetime) -> None:
+        """Record that this conversation was used: retention removes sources of conversations that are not."""
+        await self._writer.write(_touch_sources, (trail, at))
+
     async def add_marks(self, marks: Sequence[int]) -> None:
         """Record marks of stored text."""
         await self._writer.write(_add_marks, tuple(marks))
@@ -333,9 +336,13 @@ def _add_sources(connection: Connection, added: Sequence[tuple[str, DataSource]]
     for trail, source in added:
         row = {"trail": trail, "tool": source.tool, "label": source.label.value}
         connection.execute(statement, {**row, "call_id": source.call_id, "at": source.at})
-    oldest = max(source.at for _, source in added) - MAX_SOURCE_AGE
-    connection.execute(delete(data_sources).where(data_sources.c.at < oldest))
     return [None] * len(added)
+
+
+def _touch_sources(connection: Connection, used: Sequence[tuple[str, datetime]]) -> list[None]:
+    for trail, at in used:
+        connection.execute(update(data_sources).where(data_sources.c.trail == trail).values(at=at))
+    return [None] * len(used)
 
 
 def _add_marks(connection: Connection, added: Sequence[tuple[int, ...]]) -> list[None]:

@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from fingerpost.call.digest.json_trim import to_compact_json
 from fingerpost.call.digest.tokens import clip_to_tokens
-from fingerpost.catalog.injection import find_hidden_text, find_result_signs
+from fingerpost.catalog.injection import find_result_signs
 from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
@@ -340,7 +340,7 @@ def find_injection_signs(text: str) -> tuple[str, ...]:
     """Describe what in `text` looks like injected instructions. Empty if nothing does."""
     if len(text) > 2 * _MAX_INSPECTED_LENGTH:
         text = f"{text[:_MAX_INSPECTED_LENGTH]}\n{text[-_MAX_INSPECTED_LENGTH:]}"
-    signs = [sign.reason for sign in (*find_result_signs(text), *find_hidden_text(text))]
+    signs = [sign.reason for sign in find_result_signs(text)]
     if "</data-" in text and _FENCE_END.search(text):
         signs.append("tries to close the fence around it")
     return tuple(dict.fromkeys(signs))
