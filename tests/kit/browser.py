@@ -267,7 +267,7 @@ def _open_page(browser: Browser, context: dict[str, Any]) -> Page:
 def _clear_page(page: Page) -> bool:
     """Leave nothing of this visit: neither what was stored nor what was routed. Returns whether it worked.
 
-    `about:blank` would end the page's process, and the next visit would start one, for a second of CPU.
+    `about:blank` would end the process of the page, and the next visit would start another.
     """
     page.unroute_all()
     page.context.set_offline(False)
