@@ -396,7 +396,7 @@ async def test_a_page_of_a_private_result_stays_private_in_another_conversation(
 async def test_what_a_subagent_reads_is_in_the_conversation_of_its_parent(tmp_path: Path) -> None:
     """The subagent reads a page and returns its address; the parent then sends to it."""
     mail = {**SAID, "recipient": EVIL}
-    task = "find who handles bookings"
+    task = "read_page of flights.example: who handles bookings?"
 
     def play(request: ModelRequest) -> Any:
         done = sum(message.role == "tool" for message in request.messages)
@@ -412,13 +412,14 @@ async def test_what_a_subagent_reads_is_in_the_conversation_of_its_parent(tmp_pa
             "tools": LABELS,
             "choose": {"mode": "simple"},
             "builtin": {"enabled": ["specialists"]},
+            "flags": {"dense_scores": False},
         }
     )
     server = make_server()
     model = ScriptedModel(play)
     async with open_router([server.spec()], settings=settings, folder=tmp_path, model=model) as router:
         await router.connect()
-        route = await router.route(f"Use a subagent to find it out. {WORDS}", caller="dana")
+        route = await router.route(f"Use run_subagent to find it out. {WORDS}", caller="dana")
     assert [name for name, _ in server.calls] == ["read_page"], route.trace
     assert route.pending is not None
     assert "untrusted content from" in route.pending.reason
