@@ -116,12 +116,18 @@ _WIDE_TERMS: Final = _read_terms("wide")
 _WIDE_TERM = re.compile("|".join(sorted(map(re.escape, _WIDE_TERMS), key=len, reverse=True)))
 _NO_TAGS: Final = frozenset[str]()
 
+
 # Which meanings occur in a text is one number, a bit for each, so that most rules need not be tried. `clues`
 # of the table are words without which a pattern cannot match.
-_CLUES: Final = {
-    word: frozenset(name for name, text in _TABLE["clues"].items() if word in text.split())
-    for word in frozenset(word for text in _TABLE["clues"].values() for word in text.split())
-}
+def _read_clues() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for name, text in _TABLE["clues"].items():
+        for word in text.split():
+            found.setdefault(word, set()).add(name)
+    return {word: frozenset(names) for word, names in found.items()}
+
+
+_CLUES: Final = _read_clues()
 _BITS: Final = {name: 1 << number for number, name in enumerate(sorted({*_TABLE["words"], *_TABLE["clues"]}))}
 _ADDRESS_BIT: Final = 1 << len(_BITS)
 _ASCII_WORDS: Final = "".join(
