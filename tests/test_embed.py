@@ -153,11 +153,13 @@ def test_many_threads_ask_at_once(tmp_path: Path):
 
 
 def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path):
-    embedded, _ = create_embedded(tmp_path, [HANG, "there"], timeout=30)
+    answers: list[Any] = [HANG]  # until the first request was given up
+    embedded, _ = create_embedded(tmp_path, lambda _: answers[-1], timeout=60)
     with embedded as fingerpost:
         with pytest.raises(LimitReached, match=r"no answer within 0\.5 s") as late:
             fingerpost.ask("Search my notes for the budget", mode="simple", timeout=0.5)
         assert late.value.hint
+        answers.append("there")
         assert fingerpost.ask("Search my notes for the budget", mode="simple").answer == "there"
 
 

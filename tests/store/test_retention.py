@@ -263,14 +263,14 @@ async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) 
 async def test_a_store_beyond_its_size_loses_its_oldest_journal_rows(sqlite_url: str) -> None:
     async with Store.open(sqlite_url) as store:
         for _ in range(10):
-            await store.journal.append(*(age(ordinary("x" * 2000), 1) for _ in range(100)))
+            await store.journal.append(*(age(ordinary("x" * 2000), 1) for _ in range(300)))
         await store.journal.append(*(ordinary("y") for _ in range(50)))
-        status = await store.retention.get_status(RetentionLimits(max_bytes=1_000_000))
+        status = await store.retention.get_status(RetentionLimits(max_bytes=2_000_000))
         counts = {table.name: table for table in status.tables}
-        removed = await prune(store, RetentionLimits(max_bytes=1_000_000))
-        assert 400 < removed.journal < 1000
+        removed = await prune(store, RetentionLimits(max_bytes=2_000_000))
+        assert 2000 < removed.journal < 3000
         assert counts["journal"].prunable == removed.journal
-        after = await store.retention.get_status(RetentionLimits(max_bytes=1_000_000))
+        after = await store.retention.get_status(RetentionLimits(max_bytes=2_000_000))
         assert {table.name: table.prunable for table in after.tables}["journal"] == 0
         # Down to nothing: what is younger than an hour stays.
         await prune(store, RetentionLimits(max_bytes=1))
