@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bi
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser .haproxy ## Set up the environment without running anything
+install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser .proxies ## Set up the environment without running anything
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
@@ -54,14 +54,16 @@ node_modules/.ready: package.json package-lock.json
 		|| echo "Chromium cannot be installed here: the console's tests will be skipped"; }
 	@touch $@
 
-# Several instances are tested behind a real load balancer.
-.haproxy:
-	@command -v haproxy >/dev/null 2>&1 || { \
-		echo "installing HAProxy"; \
+# Gateways are tested behind real proxies. The package of nginx starts a web server, so only root (a container)
+# gets it without being asked.
+.proxies:
+	@{ command -v haproxy && command -v nginx; } >/dev/null 2>&1 || { \
+		echo "installing HAProxy and nginx"; \
 		sudo=$$(test "$$(id -u)" = 0 || echo "sudo -n"); \
-		get="env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy"; \
+		nginx=$$(test "$$(id -u)" != 0 || echo nginx); \
+		get="env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends haproxy $$nginx"; \
 		{ $$sudo $$get || { $$sudo apt-get update -qq && $$sudo $$get; }; } >/dev/null 2>&1 \
-		|| echo "HAProxy cannot be installed here: the tests of several instances will be skipped"; }
+		|| echo "HAProxy and nginx cannot be installed here: tests behind proxies will be skipped"; }
 	@touch $@
 
 up: install docs ## Set up everything, answer requests with the example servers, and start the console (PORT=8642)
@@ -151,4 +153,4 @@ faults: install ## Call every misbehaving server through the whole path (prints 
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
-	rm -rf .browser .haproxy dist src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .browser .proxies dist src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -25,8 +25,8 @@ from fingerpost.surfaces.serve import serve
 from tests.kit.api import Listener
 from tests.kit.full_server import NOTES, FullServer, serve_full_server
 from tests.kit.gateways import build_gateway_settings, wait_until_connected
-from tests.kit.haproxy import run_haproxy
 from tests.kit.oauth_authority import OAuthAuthority, serve_accounts
+from tests.kit.proxies import run_haproxy
 from tests.requirements import proves
 from tests.surfaces.api.test_sign_ins import agree
 
