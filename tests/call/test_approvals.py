@@ -424,14 +424,6 @@ async def test_processes_racing_for_grants_with_one_killed_spend_each_once(url: 
     assert (done.doubles, done.left) == (0, 0)
 
 
-@pytest.mark.process
-async def test_the_same_race_catches_a_way_of_spending_that_looks_before_it_writes(sqlite_url: str) -> None:
-    with anyio.fail_after(50):
-        done = await race(sqlite_url, grants=2000, processes=3, way="naive", python=warm.python())
-    assert done.left == 0
-    assert done.doubles > 0
-
-
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 values = st.recursive(
     scalars,
