@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
-from urllib.parse import urljoin
 from weakref import WeakKeyDictionary
 
 import pytest
@@ -246,7 +245,8 @@ def visit(
     finally:
         page.remove_listener("console", hear)
         page.remove_listener("pageerror", note)
-        if is_reusable and _clear_page(page):
+        if is_reusable:
+            _clear_page(page)
             _idle[browser] = page
         else:
             page.context.close()
@@ -264,25 +264,22 @@ def _open_page(browser: Browser, context: dict[str, Any]) -> Page:
     return opened.new_page()
 
 
-def _clear_page(page: Page) -> bool:
-    """Leave nothing of this visit: neither what was stored nor what was routed. Returns whether it worked.
-
-    `about:blank` would end the process of the page, and the next visit would start another.
-    """
+def _clear_page(page: Page) -> None:
+    """Leave nothing of this visit: neither what was stored nor what was routed."""
     page.unroute_all()
-    page.context.set_offline(False)
     page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.goto("about:blank")
+    page.context.set_offline(False)
     page.context.clear_cookies()
     page.context.clear_permissions()
-    try:
-        page.goto(urljoin(page.url, "/healthz"))
-    except Error:  # the test stopped its server
-        return False
-    return True
 
 
 def _complaint(message: ConsoleMessage) -> list[str]:
-    return [message.text] if message.type in {"error", "warning"} else []
+    """What the page complained about, and where."""
+    if message.type not in {"error", "warning"}:
+        return []
+    where = message.location["url"]
+    return [f"{message.text} {where}".strip()]
 
 
 def both_schemes() -> list[tuple[Literal["light", "dark"], int]]:

@@ -22,6 +22,7 @@ from fingerpost.records import CallContext, DataLabel, DataOrigin, DataSource, D
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.kit.call_recorder import tool
 from tests.kit.gateway_methods import LibraryServer, open_gateway_methods
+from tests.kit.server_pools import eventually
 from tests.requirements import proves
 
 EVIL = "mallory@evil.example"
@@ -306,10 +307,13 @@ async def test_a_result_that_addresses_the_model_makes_its_conversation_untruste
         assert not (await it.call("web__add_entry", entry, session="a")).get("isError")
         listed = await it.call("web__list_entries", {"day": ""}, session="a")
         assert listed["content"][0]["text"] == f"today: {order}"
-        marked = [event for event in it.events.events if isinstance(event, ResultMarked)]
-        assert [(event.tool, event.signs) for event in marked] == [
-            ("web/list_entries", ("asks to ignore instructions",))
-        ]
+
+        def list_marks() -> list[tuple[str, tuple[str, ...]]]:
+            found = [event for event in it.events.events if isinstance(event, ResultMarked)]
+            return [(event.tool, event.signs) for event in found]
+
+        await eventually(list_marks)
+        assert list_marks() == [("web/list_entries", ("asks to ignore instructions",))]
         held = await it.call("web__add_entry", entry, session="a")
         assert "untrusted content from web/list_entries" in str(held)
         assert not (await it.call("web__add_entry", entry, session="b")).get("isError")
