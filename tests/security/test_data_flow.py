@@ -312,7 +312,7 @@ async def test_a_result_that_addresses_the_model_makes_its_conversation_untruste
             found = [event for event in it.events.events if isinstance(event, ResultMarked)]
             return [(event.tool, event.signs) for event in found]
 
-        await eventually(list_marks)
+        await eventually(lambda: bool(list_marks()))
         assert list_marks() == [("web/list_entries", ("asks to ignore instructions",))]
         held = await it.call("web__add_entry", entry, session="a")
         assert "untrusted content from web/list_entries" in str(held)
@@ -337,6 +337,7 @@ async def test_resources_and_prompts_of_servers_are_sources(method: str, tmp_pat
             runs = method == "resources/read" and tools is not LABELS
             assert (not held.get("isError")) is runs
             assert runs or f"untrusted content from one/{method}" in str(held)
+            await eventually(lambda: any(isinstance(event, MaterialRead) for event in it.events.events))
             [read] = [event for event in it.events.events if isinstance(event, MaterialRead)]
             assert bool(read.signs) is (method == "prompts/get")
 
