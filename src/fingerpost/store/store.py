@@ -157,7 +157,7 @@ def _release_names(connection: Connection, released: Sequence[tuple[str, str]]) 
 
 MESSAGE_CHANNEL: Final = "fingerpost_messages"
 MESSAGE_POLL_S: Final = 1.0  # behind the notifications of PostgreSQL
-LOCAL_MESSAGE_POLL_S: Final = 0.1  # SQLite notifies nobody; a look costs a tenth of a millisecond
+LOCAL_MESSAGE_POLL_S: Final = 0.1  # SQLite has no notifications; a look costs a tenth of a millisecond
 RECONNECT_S: Final = 1.0
 LISTENER_END_S: Final = 3.0
 ACCEPT_S: Final = 10.0  # until the process that has what is asked for says so
