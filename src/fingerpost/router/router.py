@@ -52,7 +52,6 @@ from fingerpost.records import (
     Pending,
     Pin,
     Principal,
-    Quota,
     Scope,
     ServerSpec,
     ServerState,
@@ -123,11 +122,6 @@ def check_json_object(arguments: object) -> None:
     if reason is not None:
         message = f"the arguments cannot be written as JSON: one {reason}"
         raise CallError(message, hint="Use texts, numbers, true, false, null, lists and dicts of these.")
-
-
-def build_quotas(settings: Settings) -> tuple[Quota, ...]:
-    """Return the quotas of the settings."""
-    return tuple(Quota(**quota.model_dump()) for quota in settings.quotas)
 
 
 log = logging.getLogger("fingerpost.router")
@@ -280,7 +274,9 @@ class Router:
             stack.callback(tasks.cancel_scope.cancel)
             tasks.start_soon(run_restarting, self._catalog_sync.keep_saving)
             self.servers = await stack.enter_async_context(servers)
-            self.quotas = Quotas(build_quotas(self.settings), self.store.quotas, self.instance)
+            self.quotas = Quotas(
+                [quota.to_record() for quota in self.settings.quotas], self.store.quotas, self.instance
+            )
             await self.quotas.refresh()
             self.users = UserDirectory(self.store.users)
             await self.users.refresh()
@@ -438,7 +434,7 @@ class Router:
         self._visibility.set_rules(self.settings.policy, self.profiles.bounds)
         self.calls.use_rules(self.settings.policy, self.profiles.bounds)
         if "quotas" in sections:
-            self.quotas.configure(build_quotas(self.settings))
+            self.quotas.configure([quota.to_record() for quota in self.settings.quotas])
         if "tools" in sections:
             self._catalog_sync.use_overrides(self.settings.tools)
         if "models" in sections and self._pool is not None:

@@ -17,6 +17,7 @@ from fingerpost.records import (
     Effect,
     Effort,
     OAuthGrant,
+    Quota,
     QuotaSubject,
     RetryCondition,
     ServerAuth,
@@ -549,6 +550,9 @@ class QuotaSettings(Section):
     running: int | None = Field(default=None, ge=1, description="Calls and requests at once")
     tokens_per_day: int | None = Field(default=None, ge=1, description="Of language models")
     cost_per_day: float | None = Field(default=None, gt=0, description="In your models' currency")
+
+    def to_record(self) -> Quota:
+        return Quota(**self.model_dump())
 
 
 class OAuthSettings(Section):

@@ -238,7 +238,7 @@ def list_quotas(*, common: CommonOptions) -> int:
     """List the quotas and what is used of them now."""
 
     async def work(store: Store, settings: Settings) -> tuple[tuple[Quota, ...], tuple[UsedLimit, ...]]:
-        configured = (Quota(**quota.model_dump()) for quota in settings.quotas)
+        configured = (quota.to_record() for quota in settings.quotas)
         quotas = (*await store.quotas.list_all(), *configured)
         return quotas, await store.quotas.measure_use(quotas)
 
