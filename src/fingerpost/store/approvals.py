@@ -27,7 +27,6 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from fingerpost.errors import CallError
-from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Grant, IdempotencyState, JsonObject, KeyedCall, Pending, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import insert_ignoring
@@ -38,25 +37,12 @@ from fingerpost.store.writer import StorePart
 _GRANT_COLUMNS = tuple(item.name for item in fields(Grant))
 
 
-@frozen
-class _SpendRequest:
-    """Parameters of a spend. The names differ from the columns, because SQLAlchemy reserves those in an
-    UPDATE.
-    """
-
-    this_call: str
-    this_conversation: str | None
-    this_asker: str | None
-    this_operation: str | None
-    now: datetime
-
-
 class GrantStore(StorePart):
     """Stores and spends grants."""
 
     async def add(self, grant: Grant) -> None:
         """Store a grant. Adding an existing one changes nothing, even if it was spent."""
-        await self._writer.write(add_grants, grant)
+        await self._write(_add_grants, (grant,))
 
     async def add_and_spend(self, grant: Grant, *, now: datetime | None = None) -> bool:
         """Store a one-time grant and spend it. Return whether it was not spent before."""
@@ -79,36 +65,26 @@ class GrantStore(StorePart):
         grant for the exact call may be bound to an asker instead of a conversation. A one-time grant is used
         up; others stay until they expire.
         """
-        request = _SpendRequest(
-            this_call=call_fingerprint,
-            this_conversation=conversation,
-            this_asker=asker,
-            this_operation=operation,
-            now=now or utc_now(),
-        )
-        return await self._writer.write(_spend_grants, request)
+        # Not the names of the columns, which SQLAlchemy reserves in an UPDATE.
+        values = {
+            "this_call": call_fingerprint,
+            "this_conversation": conversation,
+            "this_asker": asker,
+            "this_operation": operation,
+            "now": now or utc_now(),
+        }
+        row = await self._write(lambda connection: connection.execute(_SPEND_STATEMENT, values).one_or_none())
+        return None if row is None else _build_grant(row)
 
     async def list_active(self, *, now: datetime | None = None) -> list[Grant]:
         """Return all usable grants at `now`, the first to expire first."""
         query = select(grants).where(_build_usable_condition(now or utc_now())).order_by(grants.c.expires)
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
-        return [_build_grant(row) for row in rows]
+        return await self._read_records(query, _build_grant)
 
 
-def add_grants(connection: Connection, new: Sequence[Grant]) -> list[None]:
-    """Write grants as part of a transaction."""
+def _add_grants(connection: Connection, new: Sequence[Grant]) -> None:
     rows = [{name: getattr(grant, name) for name in _GRANT_COLUMNS} for grant in new]
     connection.execute(insert_ignoring(connection, grants), rows)
-    return [None] * len(new)
-
-
-def _spend_grants(connection: Connection, requests: Sequence[_SpendRequest]) -> list[Grant | None]:
-    return [_spend_grant(connection, request) for request in requests]
-
-
-def _spend_grant(connection: Connection, request: _SpendRequest) -> Grant | None:
-    row = connection.execute(_SPEND_STATEMENT, asdict(request)).one_or_none()
-    return None if row is None else _build_grant(row)
 
 
 def _build_usable_condition(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
@@ -158,33 +134,16 @@ def _build_grant(row: Row[Any]) -> Grant:
 MAX_JOINED_REQUESTS = 100  # requests that wait for one call
 
 
-@frozen
-class _DecisionRequest:
-    pending_id: str
-    decision: Decision
-    by: str
-    reason: str | None
-    edited_arguments: str | None
-    grants: Sequence[Grant]
-    now: datetime
-
-
-@frozen
-class _ApprovalRequest:
-    pending: Pending
-    now: datetime
-
-
 class ApprovalStore(StorePart):
     """Stores approval requests and decisions."""
 
     async def add(self, pending: Pending) -> None:
         """Store a waiting call. Adding an existing one changes nothing."""
-        await self._writer.write(_add_pending, pending)
+        await self._write(_add_pending, pending)
 
     async def add_or_join(self, pending: Pending, *, now: datetime | None = None) -> Pending:
         """Store a waiting call, or return the same call of the same asker if it already waits."""
-        return await self._writer.write(_add_or_join, _ApprovalRequest(pending=pending, now=now or utc_now()))
+        return await self._write(_add_or_join, pending, now or utc_now())
 
     async def get(self, pending_id: str, *, now: datetime | None = None) -> Pending | None:
         """Return the call in its state at `now`, or None if it does not exist."""
@@ -194,11 +153,10 @@ class ApprovalStore(StorePart):
     async def list_waiting(self, *, now: datetime | None = None) -> list[Pending]:
         """Return all waiting calls, oldest first."""
         moment = now or utc_now()
-        return await self._database.read(
-            lambda connection: [
-                _build_pending(row, moment) for row in connection.execute(_select_waiting(moment))
-            ]
-        )
+        return await self._list(_select_waiting(moment), moment)
+
+    async def _list(self, query: Select[Any], now: datetime) -> list[Pending]:
+        return await self._read_records(query, lambda row: _build_pending(row, now))
 
     async def list_recent(
         self,
@@ -213,12 +171,7 @@ class ApprovalStore(StorePart):
         `decided` selects only decided or expired calls (True) or only waiting ones (False).
         """
         moment = now or utc_now()
-        return await self._database.read(
-            lambda connection: [
-                _build_pending(row, moment)
-                for row in connection.execute(_select_recent(decided, limit, before, moment))
-            ]
-        )
+        return await self._list(_select_recent(decided, limit, before, moment), moment)
 
     async def list_expired(self, *, since: datetime, now: datetime | None = None) -> list[Pending]:
         """Return calls that expired without a decision since then, oldest first."""
@@ -232,9 +185,7 @@ class ApprovalStore(StorePart):
             )
             .order_by(approvals.c.created)
         )
-        return await self._database.read(
-            lambda connection: [_build_pending(row, moment) for row in connection.execute(query)]
-        )
+        return await self._list(query, moment)
 
     async def find_last_decision(
         self,
@@ -255,12 +206,8 @@ class ApprovalStore(StorePart):
             .order_by(approvals.c.decided_at.desc())
         )
         asked = (call_fingerprint, asker or conversation, caller)
-
-        def find(connection: Connection) -> Pending | None:
-            decisions = (_build_pending(row, since) for row in connection.execute(query))
-            return next((decision for decision in decisions if _get_request_key(decision) == asked), None)
-
-        return await self._database.read(find)
+        decisions = await self._list(query, since)
+        return next((decision for decision in decisions if _get_request_key(decision) == asked), None)
 
     async def decide(
         self,
@@ -281,40 +228,39 @@ class ApprovalStore(StorePart):
         if decision not in (Decision.APPROVED, Decision.REJECTED):
             message = f"a person approves or rejects; {decision.value!r} is not a decision"
             raise ValueError(message)
-        request = _DecisionRequest(
-            pending_id=pending_id,
-            decision=decision,
-            by=by,
-            reason=reason,
-            edited_arguments=None if edited_arguments is None else write_json(edited_arguments).decode(),
-            grants=grants,
-            now=now or utc_now(),
-        )
-        result = await self._writer.write(_decide, request)
+        moment = now or utc_now()
+        values: dict[str, Any] = {
+            "decision": decision.value,
+            "decided_by": by,
+            "decided_at": moment,
+            "decision_reason": reason,
+            "edited_arguments": None if edited_arguments is None else write_json(edited_arguments).decode(),
+        }
+        result = await self._write(_decide, pending_id, values, grants, moment)
         if result is None:
             message = f"no call {pending_id!r} waits for a decision"
             raise CallError(message, hint="`fingerpost approvals` lists the waiting calls.")
         return result
 
 
-def _add_pending(connection: Connection, new: Sequence[Pending]) -> list[None]:
-    connection.execute(insert_ignoring(connection, approvals), [_pending_to_row(pending) for pending in new])
-    return [None] * len(new)
+def _add_pending(connection: Connection, pending: Pending) -> None:
+    row = {
+        "pending_id": pending.pending_id,
+        "record": to_json(pending).decode(),
+        "created": pending.created,
+        "expires": pending.expires,
+        "decision": pending.decision.value,
+    }
+    connection.execute(insert_ignoring(connection, approvals), row)
 
 
-def _add_or_join(connection: Connection, requests: Sequence[_ApprovalRequest]) -> list[Pending]:
-    return [_add_or_join_one(connection, request) for request in requests]
-
-
-def _add_or_join_one(connection: Connection, request: _ApprovalRequest) -> Pending:
-    # Write transactions are serialized, so two processes cannot both find no waiting call.
-    asked = request.pending
+def _add_or_join(connection: Connection, asked: Pending, now: datetime) -> Pending:
     alike = approvals.c.record.contains(asked.call_fingerprint, autoescape=True)
-    for row in connection.execute(_select_waiting(request.now).where(alike)):
-        waiting = _build_pending(row, request.now)
+    for row in connection.execute(_select_waiting(now).where(alike)):
+        waiting = _build_pending(row, now)
         if _get_request_key(waiting) == _get_request_key(asked):
             return _join_pending(connection, waiting, asked.packet_id)
-    _add_pending(connection, [asked])
+    _add_pending(connection, asked)
     return asked
 
 
@@ -360,40 +306,18 @@ def _select_recent(decided: bool | None, limit: int, before: str | None, now: da
     return query
 
 
-def _pending_to_row(pending: Pending) -> dict[str, Any]:
-    return {
-        "pending_id": pending.pending_id,
-        "record": to_json(pending).decode(),
-        "created": pending.created,
-        "expires": pending.expires,
-        "decision": pending.decision.value,
-    }
-
-
-def _decide(connection: Connection, requests: Sequence[_DecisionRequest]) -> list[Pending | None]:
-    return [_decide_one(connection, request) for request in requests]
-
-
-def _decide_one(connection: Connection, request: _DecisionRequest) -> Pending | None:
+def _decide(
+    connection: Connection, pending_id: str, values: dict[str, Any], grants: Sequence[Grant], now: datetime
+) -> Pending | None:
     # The condition is in the statement, so only one of two processes finds the call waiting.
-    decided = connection.execute(
-        update(approvals)
-        .where(
-            approvals.c.pending_id == request.pending_id,
-            approvals.c.decision == Decision.WAITING.value,
-            approvals.c.expires > request.now,
-        )
-        .values(
-            decision=request.decision.value,
-            decided_by=request.by,
-            decided_at=request.now,
-            decision_reason=request.reason,
-            edited_arguments=request.edited_arguments,
-        )
+    waiting = update(approvals).where(
+        approvals.c.pending_id == pending_id,
+        approvals.c.decision == Decision.WAITING.value,
+        approvals.c.expires > now,
     )
-    if request.grants and decided.rowcount == 1:
-        add_grants(connection, request.grants)
-    return _read_pending(connection, request.pending_id, request.now)
+    if connection.execute(waiting.values(**values)).rowcount == 1 and grants:
+        _add_grants(connection, grants)
+    return _read_pending(connection, pending_id, now)
 
 
 def _read_pending(connection: Connection, pending_id: str, now: datetime) -> Pending | None:
@@ -424,25 +348,19 @@ class IdempotencyStore(StorePart):
 
     async def claim(self, wanted: KeyedCall) -> KeyedCall | None:
         """Claim the key for this call. Return None on success, else the call that has the key."""
-        return await self._writer.write(_claim_keys, wanted)
+        return await self._write(_claim_key, wanted)
 
     async def finish(self, call: KeyedCall) -> None:
         """Record the state and outcome of the finished call."""
-        await self._writer.write(_finish_calls, call)
+        end = update(table).where(_build_key_condition(call))
+        await self._execute(end.values(state=call.state.value, outcome=call.outcome))
 
     async def release(self, call: KeyedCall) -> None:
         """Release the key, because the call did not take place."""
-        await self._writer.write(_release_keys, call)
-
-
-def _claim_keys(connection: Connection, wanted: Sequence[KeyedCall]) -> list[KeyedCall | None]:
-    return [_claim_key(connection, call) for call in wanted]
+        await self._execute(delete(table).where(_build_key_condition(call)))
 
 
 def _claim_key(connection: Connection, call: KeyedCall) -> KeyedCall | None:
-    """Claim the key if it is free. The transaction holds the write lock, so no other process can claim it
-    meanwhile.
-    """
     connection.execute(delete(table).where(table.c.expires <= call.began))
     there = select(table).where(table.c.caller == call.caller, table.c.key == call.key)
     row = connection.execute(there).one_or_none()
@@ -452,22 +370,6 @@ def _claim_key(connection: Connection, call: KeyedCall) -> KeyedCall | None:
     values: dict[str, Any] = {field.name: getattr(row, field.name) for field in fields(KeyedCall)}
     values["state"] = IdempotencyState(row.state)
     return KeyedCall(**values)
-
-
-def _finish_calls(connection: Connection, ended: Sequence[KeyedCall]) -> list[None]:
-    for call in ended:
-        connection.execute(
-            update(table)
-            .where(_build_key_condition(call))
-            .values(state=call.state.value, outcome=call.outcome)
-        )
-    return [None] * len(ended)
-
-
-def _release_keys(connection: Connection, ended: Sequence[KeyedCall]) -> list[None]:
-    for call in ended:
-        connection.execute(delete(table).where(_build_key_condition(call)))
-    return [None] * len(ended)
 
 
 def _build_key_condition(call: KeyedCall) -> ColumnElement[bool]:

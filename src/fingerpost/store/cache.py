@@ -5,8 +5,9 @@ Reads must not cause writes. So uses are recorded in memory and written with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, or_, select, tuple_, update
 
@@ -14,7 +15,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.database import Database, upsert
 from fingerpost.store.schema import cache
-from fingerpost.store.writer import StoreWriter
+from fingerpost.store.writer import StorePart, StoreWriter
 
 CacheKey = tuple[str, str]
 
@@ -27,21 +28,11 @@ class CacheLimits:
     size: int = 64 * 1024 * 1024
 
 
-@frozen
-class _CachePut:
-    cache_key: CacheKey
-    value: bytes
-    expires: datetime | None
-    now: datetime
-    uses: Mapping[CacheKey, datetime]
-
-
-class Cache:
+class Cache(StorePart):
     """Values by space and key. A space is the owner of the values: `listing`, `embedding`."""
 
     def __init__(self, database: Database, writer: StoreWriter, limits: CacheLimits) -> None:
-        self._database = database
-        self._writer = writer
+        super().__init__(database, writer)
         self._limits = limits
         self._uses: dict[CacheKey, datetime] = {}
 
@@ -53,7 +44,7 @@ class Cache:
             cache.c.key == key,
             or_(cache.c.expires.is_(None), cache.c.expires > moment),
         )
-        value: bytes | None = await self._database.read(lambda connection: connection.execute(query).scalar())
+        value: bytes | None = await self._read_value(query)
         if value is not None and len(self._uses) < self._limits.entries:
             self._uses[space, key] = moment
         return value
@@ -65,30 +56,18 @@ class Cache:
         moment = now or utc_now()
         uses, self._uses = self._uses, {}
         expires = None if ttl is None else moment + timedelta(seconds=ttl)
-        await self._writer.write(
-            self._write_puts,
-            _CachePut(cache_key=(space, key), value=value, expires=expires, now=moment, uses=uses),
-        )
+        row = {"space": space, "key": key, "value": value, "size": len(value), "expires": expires}
+        await self._write(self._put_row, {**row, "used": moment}, uses)
 
-    def _write_puts(self, connection: Connection, puts: Sequence[_CachePut]) -> list[None]:
-        for item in puts:
-            _update_last_uses(connection, item.uses)
-            if len(item.value) > self._limits.size:
-                connection.execute(
-                    delete(cache).where(cache.c.space == item.cache_key[0], cache.c.key == item.cache_key[1])
-                )
-                continue
-            row = {
-                "space": item.cache_key[0],
-                "key": item.cache_key[1],
-                "value": item.value,
-                "size": len(item.value),
-                "expires": item.expires,
-                "used": item.now,
-            }
+    def _put_row(
+        self, connection: Connection, row: dict[str, Any], uses: Mapping[CacheKey, datetime]
+    ) -> None:
+        _update_last_uses(connection, uses)
+        if row["size"] > self._limits.size:
+            connection.execute(delete(cache).where(cache.c.space == row["space"], cache.c.key == row["key"]))
+        else:
             connection.execute(upsert(connection, cache), row)
-        self._evict(connection, max(item.now for item in puts))
-        return [None] * len(puts)
+        self._evict(connection, row["used"])
 
     def _evict(self, connection: Connection, now: datetime) -> None:
         connection.execute(delete(cache).where(cache.c.expires <= now))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, func, select
+from sqlalchemy import ColumnElement, Connection, delete, func, select
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Quota, QuotaSubject, User, create_id, utc_now
@@ -45,57 +45,26 @@ class _QuotaUse:
     used: float
 
 
-@frozen
-class _UnitRequest:
-    """A process wants up to `wanted` units of a limit in this period."""
-
-    subject: str
-    measure: str
-    period: int
-    wanted: int
-    limit: int
-
-
-@frozen
-class _SlotRequest:
-    """A process needs `needed` slots in all."""
-
-    subject: str
-    instance_id: str
-    needed: int
-    limit: int
-    now: datetime
-
-
 class UserStore(StorePart):
     """Users with roles, and users that are disabled."""
 
     async def list_all(self) -> list[User]:
         """Return all users by name."""
         query = select(users.c.record).order_by(users.c.name)
-        return await self._database.read(
-            lambda connection: [from_json(User, row.record) for row in connection.execute(query)]
-        )
+        return await self._read_records(query, lambda row: from_json(User, row.record))
 
     async def put(self, user: User) -> None:
         """Store a user, or replace the one of this name."""
-        await self._writer.write(_put_users, user)
+        row = {"name": user.name, "record": to_json(user).decode(), "created": utc_now()}
+        await self._execute(self._upsert(users, _keep_created), row)
 
     async def remove(self, name: str) -> bool:
         """Delete a user. Return False if there is none of this name."""
-        return await self._writer.write(_remove_users, name)
+        return await self._execute(delete(users).where(users.c.name == name)) > 0
 
 
-def _put_users(connection: Connection, new: Sequence[User]) -> list[None]:
-    statement = upsert(connection, users, lambda values: {"record": values["record"]})
-    for user in new:
-        row = {"name": user.name, "record": to_json(user).decode(), "created": utc_now()}
-        connection.execute(statement, row)
-    return [None] * len(new)
-
-
-def _remove_users(connection: Connection, removed: Sequence[str]) -> list[bool]:
-    return [connection.execute(delete(users).where(users.c.name == name)).rowcount > 0 for name in removed]
+def _keep_created(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+    return {"record": new["record"]}
 
 
 class QuotaStore(StorePart):
@@ -104,39 +73,35 @@ class QuotaStore(StorePart):
     async def list_all(self) -> list[Quota]:
         """Return the stored quotas, the newest first."""
         query = select(quotas).order_by(quotas.c.created.desc(), quotas.c.quota_id)
-        return await self._database.read(
-            lambda connection: [_build_quota(row) for row in connection.execute(query)]
-        )
+        return await self._read_records(query, lambda row: from_json(Quota, row.record))
 
     async def put(self, quota: Quota) -> Quota:
         """Store a quota, or replace the one with its id. Return it with its id."""
         stored = quota if quota.quota_id else replace(quota, quota_id=create_id("quo"))
-        await self._writer.write(_put_quotas, stored)
+        row = {"quota_id": stored.quota_id, "record": to_json(stored).decode(), "created": utc_now()}
+        await self._execute(self._upsert(quotas, _keep_created), row)
         return stored
 
     async def remove(self, quota_id: str) -> bool:
         """Delete a quota. Return False if there is none with this id."""
-        return await self._writer.write(_remove_quotas, quota_id)
+        return await self._execute(delete(quotas).where(quotas.c.quota_id == quota_id)) > 0
 
     async def take_units(self, subject: str, measure: str, period: int, *, wanted: int, limit: int) -> int:
         """Take up to `wanted` units of this period and return how many: 0 if the limit is reached."""
-        request = _UnitRequest(subject=subject, measure=measure, period=period, wanted=wanted, limit=limit)
-        return await self._writer.write(_take_units, request)
+        return await self._write(_take_units, subject, measure, period, wanted=wanted, limit=limit)
 
     async def take_slots(self, subject: str, instance_id: str, *, needed: int, limit: int) -> int:
         """Take slots until this process holds `needed` or the limit is reached. Return how many it holds."""
-        now = utc_now()
-        request = _SlotRequest(subject=subject, instance_id=instance_id, needed=needed, limit=limit, now=now)
-        return await self._writer.write(_take_slots, request)
+        return await self._write(_take_slots, subject, instance_id, needed=needed, limit=limit)
 
     async def set_slots(self, subject: str, instance_id: str, held: int) -> None:
         """Return all slots of this process but `held`."""
-        await self._writer.write(_set_slots, (subject, instance_id, held))
+        await self._write(_set_slots, subject, instance_id, held)
 
     def add_use_soon(self, subject: str, measure: str, period: int, used: float) -> None:
         """Count this use soon. Returns at once."""
         use = _QuotaUse(subject=subject, measure=measure, period=period, used=used)
-        self._writer.write_soon(_add_use, use)
+        self._writer.write_soon(_add_uses, use)
 
     async def get_use(self, subjects: Sequence[tuple[str, str, int]]) -> list[float]:
         """Return the use of each subject, measure and period."""
@@ -183,25 +148,6 @@ def _build_used(use: _QuotaUse, quotas: Sequence[Quota]) -> UsedLimit | None:
     return UsedLimit(of=quota.of, name=name, limit=use.measure, used=use.used, most=most)
 
 
-def _build_quota(row: Row[Any]) -> Quota:
-    return from_json(Quota, row.record)
-
-
-def _put_quotas(connection: Connection, new: Sequence[Quota]) -> list[None]:
-    statement = upsert(connection, quotas, lambda values: {"record": values["record"]})
-    for quota in new:
-        row = {"quota_id": quota.quota_id, "record": to_json(quota).decode(), "created": utc_now()}
-        connection.execute(statement, row)
-    return [None] * len(new)
-
-
-def _remove_quotas(connection: Connection, removed: Sequence[str]) -> list[bool]:
-    return [
-        connection.execute(delete(quotas).where(quotas.c.quota_id == quota_id)).rowcount > 0
-        for quota_id in removed
-    ]
-
-
 def _get_used(connection: Connection, subject: str, measure: str, period: int) -> float:
     query = select(quota_use.c.used).where(
         quota_use.c.subject == subject, quota_use.c.measure == measure, quota_use.c.period == period
@@ -209,29 +155,21 @@ def _get_used(connection: Connection, subject: str, measure: str, period: int) -
     return connection.execute(query).scalar() or 0.0
 
 
-def _take_units(connection: Connection, requests: Sequence[_UnitRequest]) -> list[int]:
-    return [_take_unit(connection, request) for request in requests]
-
-
-def _take_unit(connection: Connection, request: _UnitRequest) -> int:
-    """Take units. Write transactions are serialized, so processes together never take more than there are."""
-    used = _get_used(connection, request.subject, request.measure, request.period)
-    left = request.limit - int(used)
+def _take_units(
+    connection: Connection, subject: str, measure: str, period: int, *, wanted: int, limit: int
+) -> int:
+    left = limit - int(_get_used(connection, subject, measure, period))
     if left < 1:
         return 0
-    granted = max(1, min(request.wanted, left // LEASE_SHARE))
-    use = _QuotaUse(
-        subject=request.subject, measure=request.measure, period=request.period, used=float(granted)
-    )
-    _add_use(connection, [use])
+    granted = max(1, min(wanted, left // LEASE_SHARE))
+    _add_uses(connection, [_QuotaUse(subject=subject, measure=measure, period=period, used=float(granted))])
     return granted
 
 
-def _add_use(connection: Connection, uses: Sequence[_QuotaUse]) -> list[None]:
+def _add_uses(connection: Connection, uses: Sequence[_QuotaUse]) -> list[None]:
     statement = upsert(connection, quota_use, lambda new: {"used": quota_use.c.used + new["used"]})
     for use in uses:
-        row = {"subject": use.subject, "measure": use.measure, "period": use.period, "used": use.used}
-        connection.execute(statement, row)
+        connection.execute(statement, asdict(use))
     for measure, period in {(use.measure, use.period) for use in uses}:
         # The previous period stays: the clock of another process may be a little behind.
         old = delete(quota_use).where(quota_use.c.measure == measure, quota_use.c.period < period - 1)
@@ -246,30 +184,22 @@ def _list_alive(connection: Connection, now: int) -> list[str]:
     ]
 
 
-def _take_slots(connection: Connection, requests: Sequence[_SlotRequest]) -> list[int]:
-    return [_take_slot(connection, request) for request in requests]
-
-
-def _take_slot(connection: Connection, request: _SlotRequest) -> int:
-    query = select(quota_slots.c.instance_id, quota_slots.c.held).where(
-        quota_slots.c.subject == request.subject
-    )
+def _take_slots(connection: Connection, subject: str, instance_id: str, *, needed: int, limit: int) -> int:
+    query = select(quota_slots.c.instance_id, quota_slots.c.held).where(quota_slots.c.subject == subject)
     held = {row.instance_id: row.held for row in connection.execute(query)}
-    own = held.get(request.instance_id, 0)
-    alive = {*_list_alive(connection, to_microseconds(request.now)), request.instance_id}
-    left = request.limit - sum(count for instance, count in held.items() if instance in alive)
-    now_held = max(own, min(request.needed, own + left))
+    own = held.get(instance_id, 0)
+    alive = {*_list_alive(connection, to_microseconds(utc_now())), instance_id}
+    left = limit - sum(count for instance, count in held.items() if instance in alive)
+    now_held = max(own, min(needed, own + left))
     if now_held != own:
-        _set_slots(connection, [(request.subject, request.instance_id, now_held)])
+        _set_slots(connection, subject, instance_id, now_held)
     return now_held
 
 
-def _set_slots(connection: Connection, changes: Sequence[tuple[str, str, int]]) -> list[None]:
-    statement = upsert(connection, quota_slots)
-    for subject, instance_id, held in changes:
-        if held:
-            connection.execute(statement, {"subject": subject, "instance_id": instance_id, "held": held})
-        else:
-            here = (quota_slots.c.subject == subject, quota_slots.c.instance_id == instance_id)
-            connection.execute(delete(quota_slots).where(*here))
-    return [None] * len(changes)
+def _set_slots(connection: Connection, subject: str, instance_id: str, held: int) -> None:
+    if held:
+        row = {"subject": subject, "instance_id": instance_id, "held": held}
+        connection.execute(upsert(connection, quota_slots), row)
+    else:
+        here = (quota_slots.c.subject == subject, quota_slots.c.instance_id == instance_id)
+        connection.execute(delete(quota_slots).where(*here))

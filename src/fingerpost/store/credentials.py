@@ -11,13 +11,13 @@ import re
 import secrets
 import stat
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import anyio.to_thread
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
@@ -32,7 +32,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.records.codec import from_json, to_json
-from fingerpost.store.database import StoreLocation, insert_ignoring, make_private, upsert
+from fingerpost.store.database import StoreLocation, insert_ignoring, make_private
 from fingerpost.store.schema import api_keys, tokens
 from fingerpost.store.writer import StorePart
 
@@ -98,6 +98,9 @@ class _KeyAccess:
     user: str = ""
 
 
+_ACCESS_FIELDS: Final = tuple(one.name for one in fields(_KeyAccess))
+
+
 class ApiKeyStore(StorePart):
     """Creates, finds and revokes keys."""
 
@@ -136,7 +139,7 @@ class ApiKeyStore(StorePart):
             created=moment,
             expires=expires,
         )
-        before = await self._writer.write(_add_keys, (made, same_holder))
+        before = await self._write(_add_key, made, same_holder=same_holder)
         if before == "holds":
             message = f"there is a key named {name!r} already"
             hint = f"choose another name, or run `fingerpost keys revoke {name}` first"
@@ -153,43 +156,42 @@ class ApiKeyStore(StorePart):
         """
         parts = _KEY_PATTERN.fullmatch(key)
         key_id, secret = (f"key_{parts[1]}", parts[2]) if parts else ("", "")
-        query = select(api_keys).where(api_keys.c.key_id == key_id)
-        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
-        known = None if row is None else _build_key(row)
+        known = await self.get(key_id)
         same = hmac.compare_digest(_hash_secret(secret), _DUMMY_DIGEST if known is None else known.digest)
         return known if known is not None and same and known.is_valid(now or utc_now()) else None
 
     async def get(self, key_id: str) -> ApiKey | None:
         """Return the key with this id, valid or not, or None."""
         query = select(api_keys).where(api_keys.c.key_id == key_id)
-        row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
-        return None if row is None else _build_key(row)
+        found = await self._read_mappings(query)
+        return _build_key(found[0]) if found else None
 
     async def list_all(self) -> list[ApiKey]:
         """Return all keys, including revoked ones, in order of creation."""
         query = select(api_keys).order_by(api_keys.c.created, api_keys.c.key_id)
-        return await self._database.read(
-            lambda connection: [_build_key(row) for row in connection.execute(query)]
-        )
+        return [_build_key(values) for values in await self._read_mappings(query)]
 
     async def has_valid(self, *, now: datetime | None = None) -> bool:
         """Return whether there is any valid key."""
-        query = select(api_keys.c.key_id).where(_build_live_condition(now or utc_now())).limit(1)
-        return await self._database.read(lambda connection: connection.execute(query).first() is not None)
+        valid = select(api_keys.c.key_id).where(_build_live_condition(now or utc_now())).limit(1)
+        return await self._read_value(valid) is not None
 
     async def change(self, key: ApiKey) -> bool:
         """Store the changed access and expiry of a key. Return False if it is revoked or does not exist."""
-        return await self._writer.write(_change_keys, key)
+        change = update(api_keys).where(api_keys.c.key_id == key.key_id, api_keys.c.revoked.is_(None))
+        return await self._execute(change.values(reach=_build_access(key), expires=key.expires)) > 0
 
     async def revoke(self, name_or_id: str, *, now: datetime | None = None) -> bool:
         """Revoke the key. Return False if no active key has this name or id."""
-        return await self._writer.write(_revoke_keys, (name_or_id, now or utc_now()))
+        named = or_(api_keys.c.key_id == name_or_id, api_keys.c.name == name_or_id)
+        change = update(api_keys).where(named, api_keys.c.revoked.is_(None)).values(revoked=now or utc_now())
+        return await self._execute(change) > 0
 
     def note_use(self, key_id: str, at: datetime) -> None:
         """Record soon that the key was used. Returns at once. The record may be lost while the disk is
         blocked.
         """
-        self._writer.write_soon(_update_last_used, (key_id, at), loss=self._loss)
+        self._write_soon(_update_last_used, key_id, at)
 
 
 def _check_new_key(name: str, user: str, expires: datetime | None, now: datetime) -> None:
@@ -213,15 +215,10 @@ def _build_live_condition(now: datetime) -> ColumnElement[bool]:
     return and_(api_keys.c.revoked.is_(None), or_(api_keys.c.expires.is_(None), api_keys.c.expires > now))
 
 
-def _add_keys(connection: Connection, new: Sequence[tuple[ApiKey, bool]]) -> list[str]:
-    return [_add_key(connection, key, same_holder=same_holder) for key, same_holder in new]
-
-
 def _add_key(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
     """Add a key and return "". Return "holds" if a valid key has this name, or "held" if an earlier one had
     it and `same_holder` is false.
     """
-    # Write transactions are serialized, so two processes cannot both find the name free.
     named = select(api_keys.c.key_id).where(api_keys.c.name == key.name)
     if connection.execute(named.where(_build_live_condition(key.created))).first() is not None:
         return "holds"
@@ -235,120 +232,59 @@ def _add_key(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
         "created": key.created,
         "expires": key.expires,
     }
-    connection.execute(insert_ignoring(connection, api_keys), row)
+    connection.execute(insert(api_keys), row)
     return ""
 
 
 def _build_access(key: ApiKey) -> str:
-    access = _KeyAccess(
-        scope=key.scope, profiles=key.profiles, rights=key.rights, roles=key.roles, user=key.user
-    )
-    return to_json(access).decode()
+    return to_json(_KeyAccess(**{name: getattr(key, name) for name in _ACCESS_FIELDS})).decode()
 
 
-def _change_keys(connection: Connection, changed: Sequence[ApiKey]) -> list[bool]:
-    return [
-        connection.execute(
-            update(api_keys)
-            .where(api_keys.c.key_id == key.key_id, api_keys.c.revoked.is_(None))
-            .values(reach=_build_access(key), expires=key.expires)
-        ).rowcount
-        > 0
-        for key in changed
-    ]
+def _update_last_used(connection: Connection, key_id: str, at: datetime) -> None:
+    older = or_(api_keys.c.last_used.is_(None), api_keys.c.last_used < at)
+    connection.execute(update(api_keys).where(api_keys.c.key_id == key_id, older).values(last_used=at))
 
 
-def _revoke_keys(connection: Connection, wanted: Sequence[tuple[str, datetime]]) -> list[bool]:
-    return [_revoke_key(connection, name_or_id, now) for name_or_id, now in wanted]
-
-
-def _revoke_key(connection: Connection, name_or_id: str, now: datetime) -> bool:
-    named = or_(api_keys.c.key_id == name_or_id, api_keys.c.name == name_or_id)
-    change = update(api_keys).where(named, api_keys.c.revoked.is_(None)).values(revoked=now)
-    return connection.execute(change).rowcount > 0
-
-
-def _update_last_used(connection: Connection, uses: Sequence[tuple[str, datetime]]) -> list[None]:
-    latest: dict[str, datetime] = {}
-    for key_id, at in uses:
-        latest[key_id] = max(at, latest.get(key_id, at))
-    for key_id, at in latest.items():
-        older = or_(api_keys.c.last_used.is_(None), api_keys.c.last_used < at)
-        connection.execute(update(api_keys).where(api_keys.c.key_id == key_id, older).values(last_used=at))
-    return [None] * len(uses)
-
-
-def _build_key(row: Row[Any]) -> ApiKey:
-    reach = from_json(_KeyAccess, row.reach)
-    return ApiKey(
-        key_id=row.key_id,
-        name=row.name,
-        digest=row.digest,
-        scope=reach.scope,
-        profiles=reach.profiles,
-        rights=reach.rights,
-        roles=reach.roles,
-        user=reach.user,
-        created=row.created,
-        expires=row.expires,
-        last_used=row.last_used,
-        revoked=row.revoked,
-    )
+def _build_key(values: dict[str, Any]) -> ApiKey:
+    access = from_json(_KeyAccess, values.pop("reach"))
+    return ApiKey(**values, **{name: getattr(access, name) for name in _ACCESS_FIELDS})
 
 
 class CredentialRows(StorePart):
     """The table of tokens: one value per name, stored as it is."""
 
     async def get(self, name: str) -> bytes | None:
-        query = select(tokens.c.data).where(tokens.c.server == name)
-        return await self._database.read(lambda connection: connection.execute(query).scalar())
+        return await self._read_value(select(tokens.c.data).where(tokens.c.server == name))
 
     async def list_key_ids(self) -> dict[str, bytes]:
         """Return the id of the key that encrypted each token, by server."""
-        rows = await self._database.read(lambda connection: connection.execute(select(tokens)).all())
+        rows = await self._read_rows(select(tokens))
         return {row.server: get_key_id(row.data) for row in rows if row.data.startswith(_SEALED)}
 
     async def put(self, name: str, data: bytes) -> None:
         """Store the value, replacing an older one."""
-        await self._writer.write(_put_tokens, (name, data))
+        await self._execute(self._upsert(tokens), _build_token_row(name, data))
 
     async def put_if_absent(self, name: str, data: bytes) -> bytes:
         """Store `data` if there is no value yet. Return the stored value."""
-        return await self._writer.write(_put_tokens_if_absent, (name, data))
+        return await self._write(_put_token_if_absent, name, data)
 
     async def remove(self, name: str) -> bool:
         """Delete the value. Return False if there was none."""
-        return await self._writer.write(_remove_tokens, name)
+        return await self._execute(delete(tokens).where(tokens.c.server == name)) > 0
 
     async def reseal(self, old: bytes, new: bytes) -> int:
         """Encrypt all tokens of one secret with another, in one transaction. Return how many."""
-        return await self._writer.write(_reseal_tokens, (old, new))
+        return await self._write(_reseal_all, TokenCipher(old), TokenCipher(new))
 
 
-def _put_tokens(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[None]:
-    for server, data in items:
-        row = {"server": server, "data": data, "saved": utc_now()}
-        connection.execute(upsert(connection, tokens), row)
-    return [None] * len(items)
+def _build_token_row(name: str, data: bytes) -> dict[str, Any]:
+    return {"server": name, "data": data, "saved": utc_now()}
 
 
-def _put_tokens_if_absent(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    stored: list[bytes] = []
-    for name, data in items:
-        row = {"server": name, "data": data, "saved": utc_now()}
-        connection.execute(insert_ignoring(connection, tokens), row)
-        stored.append(connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one())
-    return stored
-
-
-def _remove_tokens(connection: Connection, servers: Sequence[str]) -> list[bool]:
-    return [
-        connection.execute(delete(tokens).where(tokens.c.server == name)).rowcount > 0 for name in servers
-    ]
-
-
-def _reseal_tokens(connection: Connection, changes: Sequence[tuple[bytes, bytes]]) -> list[int]:
-    return [_reseal_all(connection, TokenCipher(old), TokenCipher(new)) for old, new in changes]
+def _put_token_if_absent(connection: Connection, name: str, data: bytes) -> bytes:
+    connection.execute(insert_ignoring(connection, tokens), _build_token_row(name, data))
+    return connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one()
 
 
 def _reseal_all(connection: Connection, old: TokenCipher, new: TokenCipher) -> int:

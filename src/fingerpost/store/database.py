@@ -467,6 +467,7 @@ class Database:
         self._readers = anyio.CapacityLimiter(MAX_READERS)
         self._damage: StoreUnavailable | None = None
         self._check: IntegrityCheck | None = None
+        self.dialect = engine.dialect.name
 
     @classmethod
     def open(cls, location: StoreLocation, *, lock_wait: float) -> Database:

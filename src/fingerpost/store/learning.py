@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
@@ -54,14 +54,6 @@ from fingerpost.store.schema import (
 )
 from fingerpost.store.writer import StorePart
 
-R = TypeVar("R")
-
-
-def _read_records(connection: Connection, query: Executable, kind: Callable[..., R]) -> list[R]:
-    """Build the records whose fields have the names of the query's columns."""
-    rows = connection.execute(query).mappings()
-    return [kind(**{name: row[name] for name in row if name != "seq"}) for row in rows]
-
 
 def _build_row(record: object, table: Table) -> dict[str, Any]:
     """Build the row whose columns have the names of the record's fields."""
@@ -75,10 +67,6 @@ def _append_rows(connection: Connection, table: Table, rows: list[dict[str, Any]
     newest = select(func.max(table.c.seq)).scalar_subquery()
     connection.execute(delete(table).where(table.c.seq <= newest - limit))
     return [None] * len(rows)
-
-
-def _clear_tables(connection: Connection, tables: Sequence[Table]) -> list[int]:
-    return [connection.execute(delete(table)).rowcount for table in tables]
 
 
 MAX_CHOICE_REQUEST_LENGTH: Final = 500
@@ -100,16 +88,17 @@ class ChoiceStore(StorePart):
 
     async def list_recent(self, limit: int = 2_000) -> list[Choice]:
         """Return the newest choices, newest first."""
-        newest = select(choices).order_by(choices.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda connection: _read_records(connection, newest, Choice))
+        columns = [column for column in choices.c if column is not choices.c.seq]
+        newest = select(*columns).order_by(choices.c.seq.desc()).limit(limit)
+        return [Choice(**values) for values in await self._read_mappings(newest)]
 
     async def list_followers(self, limit: int = 1_000) -> list[ToolFollower]:
         """Return which tool succeeded right after which in one conversation, most frequent pairs first."""
-        return await self._database.read(lambda connection: _list_followers(connection, limit))
+        return [ToolFollower(**values) for values in await self._read_mappings(_select_followers(limit))]
 
     async def clear(self) -> int:
         """Delete all choices and return their number."""
-        return await self._writer.write(_clear_tables, choices)
+        return await self._execute(delete(choices))
 
 
 def _add_choices(connection: Connection, new: Sequence[Choice]) -> list[None]:
@@ -119,7 +108,7 @@ def _add_choices(connection: Connection, new: Sequence[Choice]) -> list[None]:
     return _append_rows(connection, choices, rows, MAX_CHOICES)
 
 
-def _list_followers(connection: Connection, limit: int) -> list[ToolFollower]:
+def _select_followers(limit: int) -> Executable:
     before = func.lag(choices.c.tool).over(partition_by=choices.c.conversation, order_by=choices.c.seq)
     steps = (
         select(before.label("tool"), choices.c.tool.label("following"))
@@ -127,16 +116,13 @@ def _list_followers(connection: Connection, limit: int) -> list[ToolFollower]:
         .subquery()
     )
     times = func.count().label("times")
-    pairs = (
-        select(steps.c.tool, steps.c.following, times)
+    return (
+        select(steps.c.tool, steps.c.following.label("then"), times)
         .where(steps.c.tool.is_not(None))
         .group_by(steps.c.tool, steps.c.following)
         .order_by(times.desc(), steps.c.tool, steps.c.following)
         .limit(limit)
     )
-    return [
-        ToolFollower(tool=row.tool, then=row.following, times=row.times) for row in connection.execute(pairs)
-    ]
 
 
 MAX_CONFIDENCES: Final = 10_000
@@ -167,13 +153,11 @@ class ConfidenceStore(StorePart):
         newest = sample.order_by(columns.seq.desc()).limit(limit)
         if since is not None:
             newest = newest.where(columns.at > since)
-        return await self._database.read(
-            lambda connection: _read_records(connection, newest, ConfidenceSample)
-        )
+        return [ConfidenceSample(**values) for values in await self._read_mappings(newest)]
 
     async def clear(self) -> int:
         """Delete all samples and return their number."""
-        return await self._writer.write(_clear_tables, confidences)
+        return await self._execute(delete(confidences))
 
 
 def _check_sample(sample: ConfidenceSample) -> None:
@@ -207,7 +191,7 @@ class FeedbackStore(StorePart):
     async def record(self, feedback: Feedback) -> Feedback:
         """Store feedback, replacing earlier feedback of this person on the request. Return it as stored."""
         kept = _bound_feedback(feedback)
-        await self._writer.write(_put_feedback, kept)
+        await self._write(_put_feedback, kept)
         return kept
 
     async def list_recent(self, limit: int = 2_000) -> list[Feedback]:
@@ -220,14 +204,13 @@ class FeedbackStore(StorePart):
 
     async def clear(self, *, by: str | None = None) -> int:
         """Delete all feedback, or that of one person, and return its number."""
-        return await self._writer.write(_clear_feedback, by)
+        conditions = () if by is None else (feedback.c.by_whom == by,)
+        return await self._execute(delete(feedback).where(*conditions))
 
     async def _find(self, limit: int, *conditions: ColumnElement[bool]) -> list[Feedback]:
         newest = select(feedback).where(*conditions)
         newest = newest.order_by(feedback.c.at.desc(), feedback.c.packet_id, feedback.c.by_whom).limit(limit)
-        return await self._database.read(
-            lambda connection: [_build_feedback(row) for row in connection.execute(newest)]
-        )
+        return await self._read_records(newest, _build_feedback)
 
 
 def _bound_feedback(feedback: Feedback) -> Feedback:
@@ -246,14 +229,12 @@ def _mask_text(text: str, max_length: int) -> str:
     return scrub(text[:_MAX_FEEDBACK_INPUT_LENGTH])[:max_length]
 
 
-def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]:
-    for entry in new:  # one at a time: a batch may contain the same person's feedback twice
-        connection.execute(upsert(connection, feedback), _feedback_to_row(entry))
+def _put_feedback(connection: Connection, entry: Feedback) -> None:
+    connection.execute(upsert(connection, feedback), _feedback_to_row(entry))
     beyond = (
         select(feedback.c.at).order_by(feedback.c.at.desc()).offset(MAX_FEEDBACK).limit(1).scalar_subquery()
     )
     connection.execute(delete(feedback).where(feedback.c.at <= beyond))
-    return [None] * len(new)
 
 
 def _feedback_to_row(entry: Feedback) -> dict[str, Any]:
@@ -266,12 +247,6 @@ def _build_feedback(row: Row[Any]) -> Feedback:
     return Feedback(**same, by=row.by_whom, verdict=FeedbackVerdict(row.verdict))
 
 
-def _clear_feedback(connection: Connection, requests: Sequence[str | None]) -> list[int]:
-    """Delete the feedback of these people. None: of all."""
-    conditions = [() if by is None else (feedback.c.by_whom == by,) for by in requests]
-    return [connection.execute(delete(feedback).where(*only)).rowcount for only in conditions]
-
-
 MAX_REASON_LENGTH: Final = 500
 
 
@@ -280,14 +255,12 @@ class LearnedStore(StorePart):
 
     async def set_mark(self, mark: LearningMark) -> None:
         """Set a mark. Older data no longer counts."""
-        await self._writer.write(_set_marks, mark)
+        await self._execute(self._upsert(learned_marks), _build_row(mark, learned_marks))
 
     async def get_marks(self, what: str) -> Mapping[str, datetime]:
         """Return the marks of this kind by person; `EVERYBODY` is the mark for all."""
         query = select(learned_marks).where(learned_marks.c.what == what)
-        return await self._database.read(
-            lambda connection: {row.person: row.at for row in connection.execute(query)}
-        )
+        return {row.person: row.at for row in await self._read_rows(query)}
 
     async def get_version(self) -> tuple[object, ...]:
         """Return a value that changes whenever learning data changes in any process."""
@@ -297,32 +270,21 @@ class LearnedStore(StorePart):
             select(func.max(choices.c.seq)).scalar_subquery(),
             select(func.max(learned_marks.c.at)).scalar_subquery(),
         )
-        return await self._database.read(lambda connection: tuple(connection.execute(query).one()))
+        [row] = await self._read_rows(query)
+        return tuple(row)
 
     async def list_thresholds(self) -> list[Threshold]:
         """Return the changed thresholds, by name."""
         query = select(thresholds).order_by(thresholds.c.name)
-        return await self._database.read(lambda connection: _read_records(connection, query, Threshold))
+        return [Threshold(**values) for values in await self._read_mappings(query)]
 
     async def set_threshold(self, threshold: Threshold) -> None:
-        await self._writer.write(_set_thresholds, threshold)
+        row = {**_build_row(threshold, thresholds), "reason": threshold.reason[:MAX_REASON_LENGTH]}
+        await self._execute(self._upsert(thresholds), row)
 
     async def clear_thresholds(self) -> int:
         """Reset all thresholds to the settings and return how many were changed."""
-        return await self._writer.write(_clear_tables, thresholds)
-
-
-def _set_marks(connection: Connection, new: Sequence[LearningMark]) -> list[None]:
-    for mark in new:
-        connection.execute(upsert(connection, learned_marks), _build_row(mark, learned_marks))
-    return [None] * len(new)
-
-
-def _set_thresholds(connection: Connection, new: Sequence[Threshold]) -> list[None]:
-    for moved in new:
-        row = {**_build_row(moved, thresholds), "reason": moved.reason[:MAX_REASON_LENGTH]}
-        connection.execute(upsert(connection, thresholds), row)
-    return [None] * len(new)
+        return await self._execute(delete(thresholds))
 
 
 @frozen
@@ -341,23 +303,17 @@ class EvalStore(StorePart):
     async def add(self, name: str, report: JsonObject) -> None:
         """Store a report. Using a name again stores another run."""
         text = json.dumps(report, ensure_ascii=True, allow_nan=False, default=dict)
-        await self._writer.write(_add_evals, (utc_now(), name, text))
+        await self._execute(insert(evals), {"at": utc_now(), "name": name, "report": text})
 
     async def list_newest(self, *, limit: int = 50, before: int | None = None) -> list[StoredEval]:
         """Return the newest reports, newest first. `before` (a `seq`) continues after an older one."""
         query = select(evals).order_by(evals.c.seq.desc()).limit(limit)
         if before is not None:
             query = query.where(evals.c.seq < before)
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
         return [
-            StoredEval(seq=row.seq, at=row.at, name=row.name, report=json.loads(row.report)) for row in rows
+            StoredEval(seq=row.seq, at=row.at, name=row.name, report=json.loads(row.report))
+            for row in await self._read_rows(query)
         ]
-
-
-def _add_evals(connection: Connection, new: Sequence[tuple[datetime, str, str]]) -> list[None]:
-    rows = [{"at": at, "name": name, "report": report} for at, name, report in new]
-    connection.execute(insert(evals), rows)
-    return [None] * len(new)
 
 
 RELATIVE_ERROR = 0.02

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort
@@ -50,32 +51,36 @@ class MemoryStore(StorePart):
 
     async def add(self, memory: Memory, *, max_memories: int) -> int:
         """Store a memory. Beyond `max_memories` the person's oldest ones are deleted; return how many."""
-        return await self._writer.write(_add_memories, (memory, max_memories))
+        return await self._write(_add_memory, memory, max_memories)
 
     async def list_all(self, owner: MemoryOwner, *, limit: int | None = None) -> list[Memory]:
         """Return the memories visible to the owner in their conversation, newest first."""
+        columns = [column for column in memories.c if column is not memories.c.seq]
         query = (
-            select(memories)
+            select(*columns)
             .where(_build_visibility_condition(owner))
             .order_by(memories.c.seq.desc())
             .limit(limit)
         )
-        return await self._database.read(
-            lambda connection: [_build_memory(row) for row in connection.execute(query)]
-        )
+        return [Memory(**values) for values in await self._read_mappings(query)]
 
     async def get_stamp(self, owner: MemoryOwner) -> MemoryStamp:
         query = select(func.count(), func.max(memories.c.seq)).where(_build_visibility_condition(owner))
-        count, newest = await self._database.read(lambda connection: connection.execute(query).one())
+        [row] = await self._read_rows(query)
+        count, newest = tuple(row)
         return MemoryStamp(count, newest or 0)
 
     async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
         """Delete those of these memories that the owner can see and return their number."""
-        return await self._writer.write(_forget_memories, (owner, tuple(ids)))
+        return await self._write(_forget_ids, owner, ids)
 
     async def forget_all(self, owner: MemoryOwner, *, conversation_only: bool = False) -> int:
         """Delete all memories of the person, or only those of this conversation."""
-        return await self._writer.write(_forget_all_memories, (owner, conversation_only))
+        gone = delete(memories).where(_build_person_condition(owner.person))
+        if conversation_only:
+            # Matches nothing if there is no conversation.
+            gone = gone.where(memories.c.conversation == owner.conversation)
+        return await self._execute(gone)
 
 
 def _build_person_condition(person: str | None) -> ColumnElement[bool]:
@@ -90,21 +95,8 @@ def _build_visibility_condition(owner: MemoryOwner) -> ColumnElement[bool]:
     return and_(_build_person_condition(owner.person), where)
 
 
-def _add_memories(connection: Connection, new: Sequence[tuple[Memory, int]]) -> list[int]:
-    return [_add_memory(connection, memory, most) for memory, most in new]
-
-
 def _add_memory(connection: Connection, memory: Memory, max_memories: int) -> int:
-    connection.execute(
-        insert(memories),
-        {
-            "memory_id": memory.memory_id,
-            "person": memory.person,
-            "conversation": memory.conversation,
-            "at": memory.at,
-            "text": memory.text,
-        },
-    )
+    connection.execute(insert(memories), asdict(memory))
     kept = (
         select(memories.c.seq).where(_build_person_condition(memory.person)).order_by(memories.c.seq.desc())
     )
@@ -115,13 +107,7 @@ def _add_memory(connection: Connection, memory: Memory, max_memories: int) -> in
     return connection.execute(gone).rowcount
 
 
-def _forget_memories(
-    connection: Connection, wanted: Sequence[tuple[MemoryOwner, tuple[str, ...]]]
-) -> list[int]:
-    return [_forget_ids(connection, owner, ids) for owner, ids in wanted]
-
-
-def _forget_ids(connection: Connection, owner: MemoryOwner, ids: tuple[str, ...]) -> int:
+def _forget_ids(connection: Connection, owner: MemoryOwner, ids: Sequence[str]) -> int:
     gone = 0
     for begin in range(0, len(ids), MAX_IDS_PER_STATEMENT):
         some = ids[begin : begin + MAX_IDS_PER_STATEMENT]
@@ -131,43 +117,16 @@ def _forget_ids(connection: Connection, owner: MemoryOwner, ids: tuple[str, ...]
     return gone
 
 
-def _forget_all_memories(connection: Connection, wanted: Sequence[tuple[MemoryOwner, bool]]) -> list[int]:
-    return [_forget_owner(connection, owner, only) for owner, only in wanted]
-
-
-def _forget_owner(connection: Connection, owner: MemoryOwner, conversation_only: bool) -> int:
-    gone = delete(memories).where(_build_person_condition(owner.person))
-    if conversation_only:
-        # Matches nothing if there is no conversation.
-        gone = gone.where(memories.c.conversation == owner.conversation)
-    return connection.execute(gone).rowcount
-
-
-def _build_memory(row: Row[Any]) -> Memory:
-    return Memory(
-        memory_id=row.memory_id, text=row.text, at=row.at, person=row.person, conversation=row.conversation
-    )
-
-
 class PreferenceStore(StorePart):
     """Preferred effort (quick or thorough) by caller, shared by all processes."""
 
     async def get_efforts(self) -> Mapping[str, Effort]:
         """Return the preferred effort by caller."""
-        return await self._database.read(_read_efforts)
+        return {row.caller: Effort(row.effort) for row in await self._read_rows(select(preferences))}
 
     async def set_effort(self, caller: str, effort: Effort | None) -> None:
         """Set this caller's preferred effort. None restores the default."""
-        await self._writer.write(_set_efforts, (caller, effort))
-
-
-def _read_efforts(connection: Connection) -> dict[str, Effort]:
-    return {row.caller: Effort(row.effort) for row in connection.execute(select(preferences)).all()}
-
-
-def _set_efforts(connection: Connection, wanted: Sequence[tuple[str, Effort | None]]) -> list[None]:
-    for caller, effort in wanted:
-        connection.execute(delete(preferences).where(preferences.c.caller == caller))
-        if effort is not None:
-            connection.execute(insert(preferences), {"caller": caller, "effort": effort.value})
-    return [None] * len(wanted)
+        if effort is None:
+            await self._execute(delete(preferences).where(preferences.c.caller == caller))
+        else:
+            await self._execute(self._upsert(preferences), {"caller": caller, "effort": effort.value})

@@ -18,12 +18,12 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import closing
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Concatenate, Final
 
 import anyio
 import anyio.to_thread
@@ -58,7 +58,7 @@ from fingerpost.store.schema import (
     pruned,
     to_microseconds,
 )
-from fingerpost.store.writer import StoreWriter
+from fingerpost.store.writer import A, R, StorePart, StoreWriter
 
 logger = logging.getLogger("fingerpost.store")
 
@@ -149,19 +149,12 @@ class _PrunePlan:
         )
 
 
-@frozen
-class _JournalStep:
-    after: int
-    until: int
-    cutoff: datetime
-
-
 Progress = Callable[[int], None]
 ClaimWork = Callable[[str, str], Awaitable[bool]]
 ReleaseWork = Callable[[str, str], Awaitable[None]]
 
 
-class Retention:
+class Retention(StorePart):
     """Shows, prunes and copies the store."""
 
     def __init__(
@@ -174,8 +167,7 @@ class Retention:
         release: ReleaseWork,
         trim_anchor: Callable[[], None],
     ) -> None:
-        self._database = database
-        self._writer = writer
+        super().__init__(database, writer)
         self._record = record
         self._claim = claim
         self._release = release
@@ -250,8 +242,7 @@ class Retention:
     async def _prune_journal(self, plan: _PrunePlan, on_progress: Progress) -> int:
         total, after = 0, 0
         while after < plan.journal_until:
-            step = _JournalStep(after=after, until=plan.journal_until, cutoff=plan.journal_cutoff)
-            after, removed = await self._run_step(_remove_journal_rows, step)
+            after, removed = await self._run_step(_remove_journal_rows, plan, after)
             on_progress(removed)
             total += removed
         return total
@@ -262,7 +253,7 @@ class Retention:
             last = plan.before.get(chain, build_genesis(chain)).seq
             while last < goal.seq:
                 until = min(last + BATCH_ROWS, goal.seq)
-                removed = await self._run_step(_remove_audit_rows, (chain, until))
+                removed = await self._run_step(_remove_audit_rows, chain, until)
                 on_progress(removed)
                 total, last = total + removed, until
         return total
@@ -270,7 +261,7 @@ class Retention:
     async def _prune_expired(self, plan: _PrunePlan, table: Table, on_progress: Progress) -> int:
         total = 0
         while plan.cutoff is not None:
-            removed = await self._run_step(_remove_expired, (table, plan.cutoff))
+            removed = await self._run_step(_remove_expired, table, plan.cutoff)
             on_progress(removed)
             total += removed
             if removed < BATCH_ROWS:
@@ -280,13 +271,15 @@ class Retention:
     async def _give_back_space(self) -> None:
         """Let the file of an SQLite database shrink, if much of it is free."""
         if self._database.location.file is not None:
-            while await self._run_step(_vacuum_some, None):
+            while await self._run_step(_vacuum_some):
                 pass
 
-    async def _run_step(self, write: Callable[[Connection, Sequence[Any]], Sequence[Any]], item: Any) -> Any:
+    async def _run_step(
+        self, step: Callable[Concatenate[Connection, A], R], *args: A.args, **named: A.kwargs
+    ) -> R:
         """Run a step among the other writes and pause, so that these hardly notice."""
         start = time.monotonic()
-        result = await self._writer.write(write, item)
+        result = await self._write(step, *args, **named)
         await anyio.sleep(max(MIN_PAUSE, PAUSE_FACTOR * (time.monotonic() - start)))
         return result
 
@@ -296,9 +289,7 @@ class Retention:
         last = 0
         while True:
             query = select(source).where(source.c.seq > last).order_by(source.c.seq).limit(BATCH_ROWS)
-            rows = await self._database.read(
-                lambda connection, query=query: connection.execute(query).mappings().all()
-            )
+            rows = await self._read_mappings(query)
             if rows:
                 yield [_build_exported(table, row) for row in rows]
             if len(rows) < BATCH_ROWS:
@@ -412,18 +403,15 @@ def _read_pages(connection: Connection) -> tuple[int, int, int]:
 # The steps below run in the writer's thread, in transactions with other writes.
 
 
-def _remove_journal_rows(connection: Connection, steps: Sequence[_JournalStep]) -> list[tuple[int, int]]:
-    return [_remove_journal_batch(connection, step) for step in steps]
-
-
-def _remove_journal_batch(connection: Connection, step: _JournalStep) -> tuple[int, int]:
+def _remove_journal_rows(connection: Connection, plan: _PrunePlan, after: int) -> tuple[int, int]:
     """Remove the next rows. Return the number of the last row looked at, and how many were removed."""
     query = select(journal.c.seq, journal.c.packet_id).order_by(journal.c.seq).limit(BATCH_ROWS)
-    rows = connection.execute(query.where(journal.c.seq > step.after, journal.c.seq <= step.until)).all()
-    last = rows[-1].seq if len(rows) == BATCH_ROWS else step.until
-    kept = _find_unfinished(connection, {row.packet_id for row in rows} - {None}, step.until)
+    until = plan.journal_until
+    rows = connection.execute(query.where(journal.c.seq > after, journal.c.seq <= until)).all()
+    last = rows[-1].seq if len(rows) == BATCH_ROWS else until
+    kept = _find_unfinished(connection, {row.packet_id for row in rows} - {None}, until)
     gone = delete(journal).where(
-        journal.c.seq > step.after, journal.c.seq <= last, journal.c.at < step.cutoff
+        journal.c.seq > after, journal.c.seq <= last, journal.c.at < plan.journal_cutoff
     )
     if kept:
         gone = gone.where(or_(journal.c.packet_id.is_(None), journal.c.packet_id.not_in(kept)))
@@ -463,11 +451,7 @@ def _read_waiting_packets(connection: Connection) -> set[str]:
     return {packet for row in rows for packet in from_json(Pending, row.record).packets}
 
 
-def _remove_audit_rows(connection: Connection, steps: Sequence[tuple[int, int]]) -> list[int]:
-    return [_remove_audit_batch(connection, chain, until) for chain, until in steps]
-
-
-def _remove_audit_batch(connection: Connection, chain: int, until: int) -> int:
+def _remove_audit_rows(connection: Connection, chain: int, until: int) -> int:
     """Remove the rows of a chain up to `until` and record the last one."""
     last = select(audit.c.hash).where(audit.c.chain == chain, audit.c.number == until)
     digest = connection.execute(last).scalar()
@@ -497,26 +481,21 @@ def _build_expired_condition(table: Table, cutoff: datetime) -> ColumnElement[bo
     return (approvals.c.created < cutoff) & decided
 
 
-def _remove_expired(connection: Connection, steps: Sequence[tuple[Table, datetime]]) -> list[int]:
-    removed: list[int] = []
-    for table, cutoff in steps:
-        keys = tuple_(*table.primary_key.columns)
-        old = select(*table.primary_key.columns).where(_build_expired_condition(table, cutoff))
-        removed.append(connection.execute(delete(table).where(keys.in_(old.limit(BATCH_ROWS)))).rowcount)
-    return removed
+def _remove_expired(connection: Connection, table: Table, cutoff: datetime) -> int:
+    keys = tuple_(*table.primary_key.columns)
+    old = select(*table.primary_key.columns).where(_build_expired_condition(table, cutoff))
+    return connection.execute(delete(table).where(keys.in_(old.limit(BATCH_ROWS)))).rowcount
 
 
-def _vacuum_some(connection: Connection, steps: Sequence[None]) -> list[bool]:
+def _vacuum_some(connection: Connection) -> bool:
     """Give some free pages back to the file system. Return whether there are more."""
     pages, free, _ = _read_pages(connection)
     surplus = free - max(_VACUUM_PAGES, round(_SPARE_SHARE * pages))
     if surplus <= 0 or not _does_give_back(connection):
-        return [False] * len(steps)
-    for _ in range(min(surplus, _VACUUM_PAGES)):
-        execute_directly(
-            connection, "PRAGMA incremental_vacuum(1)"
-        )  # Python's driver frees one page at a time
-    return [surplus > _VACUUM_PAGES] * len(steps)
+        return False
+    for _ in range(min(surplus, _VACUUM_PAGES)):  # Python's driver frees one page at a time
+        execute_directly(connection, "PRAGMA incremental_vacuum(1)")
+    return surplus > _VACUUM_PAGES
 
 
 def _does_give_back(connection: Connection) -> bool:
@@ -594,8 +573,8 @@ def _measure_disk_bytes(connection: Connection, location: StoreLocation) -> tupl
     return int(execute_directly(connection, size)[0][0][0] or 0), 0
 
 
-def _build_exported(table: str, row: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {str(name): value for name, value in row.items() if value is not None}
+def _build_exported(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in row.items() if value is not None}
     at = values.pop("at")
     values["at"] = (from_microseconds(at) if isinstance(at, int) else at).isoformat()
     if table == journal.name:  # the exact text of an audit row is what its hash covers

@@ -58,13 +58,6 @@ class Instance:
     since_seq: int
 
 
-@frozen
-class _InstanceClaim:
-    name: str
-    instance_id: str
-    now: datetime
-
-
 class InstanceStore(StorePart):
     """Running processes and the work they have claimed."""
 
@@ -72,12 +65,11 @@ class InstanceStore(StorePart):
         self, instance_id: str, *, lease_s: float = LEASE_SECONDS, now: datetime | None = None
     ) -> None:
         """Record that this process is alive for `lease_s` seconds. It must renew the lease earlier."""
-        instance = Instance(instance_id=instance_id, seen=now or utc_now(), lease_s=lease_s, since_seq=0)
-        await self._writer.write(_renew_leases, instance)
+        await self._write(_renew_lease, instance_id, now or utc_now(), lease_s)
 
     async def end(self, instance_id: str) -> None:
         """Remove this process and its claims."""
-        await self._writer.write(_end_instances, instance_id)
+        await self._write(_end_instance, instance_id)
 
     async def list_live(self, *, now: datetime | None = None) -> list[Instance]:
         """Return the processes that use the store."""
@@ -92,13 +84,11 @@ class InstanceStore(StorePart):
 
     async def claim(self, name: str, instance_id: str, *, now: datetime | None = None) -> bool:
         """Claim this work exclusively. Return False while a live process, including this one, has it."""
-        return await self._writer.write(
-            _claim_names, _InstanceClaim(name=name, instance_id=instance_id, now=now or utc_now())
-        )
+        return await self._write(_claim_name, name, instance_id, now or utc_now())
 
     async def release(self, name: str, instance_id: str) -> None:
         """Release the claim."""
-        await self._writer.write(_release_names, (name, instance_id))
+        await self._execute(delete(claims).where(claims.c.name == name, claims.c.instance_id == instance_id))
 
 
 def _is_alive(instance: Instance, now: datetime) -> bool:
@@ -106,53 +96,29 @@ def _is_alive(instance: Instance, now: datetime) -> bool:
 
 
 def _list_instances(connection: Connection) -> list[Instance]:
-    rows = connection.execute(select(instances)).all()
-    return [
-        Instance(instance_id=row.instance_id, seen=row.seen, lease_s=row.lease_s, since_seq=row.since_seq)
-        for row in rows
-    ]
+    return [Instance(**row) for row in connection.execute(select(instances)).mappings()]
 
 
-def _renew_leases(connection: Connection, renewed: Sequence[Instance]) -> list[None]:
+def _renew_lease(connection: Connection, instance_id: str, seen: datetime, lease_s: float) -> None:
     since = connection.execute(select(journal_head.c.seq)).scalar_one()
     statement = upsert(connection, instances, lambda new: {"seen": new["seen"], "lease_s": new["lease_s"]})
-    for one in renewed:
-        row = {"instance_id": one.instance_id, "seen": one.seen, "lease_s": one.lease_s, "since_seq": since}
-        connection.execute(statement, row)
-    return [None] * len(renewed)
+    row = {"instance_id": instance_id, "seen": seen, "lease_s": lease_s, "since_seq": since}
+    connection.execute(statement, row)
 
 
-def _end_instances(connection: Connection, ended: Sequence[str]) -> list[None]:
-    for table in (claims, quota_slots):
-        connection.execute(delete(table).where(table.c.instance_id.in_(ended)))
-    connection.execute(delete(instances).where(instances.c.instance_id.in_(ended)))
-    return [None] * len(ended)
+def _end_instance(connection: Connection, instance_id: str) -> None:
+    for table in (claims, quota_slots, instances):
+        connection.execute(delete(table).where(table.c.instance_id == instance_id))
 
 
-def _claim_names(connection: Connection, wanted: Sequence[_InstanceClaim]) -> list[bool]:
-    return [_claim_name(connection, claim) for claim in wanted]
-
-
-def _claim_name(connection: Connection, claim: _InstanceClaim) -> bool:
-    """Claim the name if it is free. Write transactions are serialized, so two processes cannot both find it
-    free.
-    """
+def _claim_name(connection: Connection, name: str, instance_id: str, now: datetime) -> bool:
     holder = connection.execute(
-        select(claims.c.instance_id).where(claims.c.name == claim.name)
+        select(claims.c.instance_id).where(claims.c.name == name)
     ).scalar_one_or_none()
-    if holder is not None:
-        alive = {one.instance_id for one in _list_instances(connection) if _is_alive(one, claim.now)}
-        if holder in alive:
-            return False
-    connection.execute(delete(claims).where(claims.c.name == claim.name))
-    connection.execute(insert(claims), {"name": claim.name, "instance_id": claim.instance_id})
+    if holder in {one.instance_id for one in _list_instances(connection) if _is_alive(one, now)}:
+        return False
+    connection.execute(upsert(connection, claims), {"name": name, "instance_id": instance_id})
     return True
-
-
-def _release_names(connection: Connection, released: Sequence[tuple[str, str]]) -> list[None]:
-    for name, instance_id in released:
-        connection.execute(delete(claims).where(claims.c.name == name, claims.c.instance_id == instance_id))
-    return [None] * len(released)
 
 
 MESSAGE_CHANNEL: Final = "fingerpost_messages"
@@ -169,14 +135,6 @@ _ASKED, _ACCEPTED, _ANSWERED = "asked", "accepted", "answered"
 MessageHandler = Callable[[JsonObject], None]
 # Returns the work that answers a question, or None if this process cannot answer it.
 QuestionHandler = Callable[[JsonObject], Awaitable[JsonObject] | None]
-
-
-@frozen
-class _Message:
-    sender: str
-    topic: str
-    body: str
-    at: datetime
 
 
 class _ProcessQuestion:
@@ -214,7 +172,7 @@ class ProcessMessages(StorePart):
         """Send a message to the other processes soon. Does nothing if the store is not shared."""
         if not self.is_shared:
             return
-        message = _Message(sender=self._own_id, topic=topic, body=json.dumps(body), at=utc_now())
+        message = {"sender": self._own_id, "topic": topic, "body": json.dumps(body), "at": utc_now()}
         try:
             self._writer.write_soon(_add_messages, message)
             self._writer.flush_soon()
@@ -286,7 +244,7 @@ class ProcessMessages(StorePart):
         if not self.is_shared:
             yield
             return
-        self._position = await self._database.read(_get_last_message)
+        self._position = await self._read_value(select(func.max(messages.c.seq))) or 0
         stopped = ThreadEvent()
         listener = Thread(target=self._listen, args=(stopped,), name="fingerpost-listen", daemon=True)
         if not self._database.location.is_sqlite:
@@ -324,15 +282,17 @@ class ProcessMessages(StorePart):
     async def _follow(self) -> None:
         poll = LOCAL_MESSAGE_POLL_S if self._database.location.is_sqlite else MESSAGE_POLL_S
         pruned_at = anyio.current_time()
+        newest = select(messages).order_by(messages.c.seq).limit(MESSAGE_CHUNK)
         while True:
             if anyio.current_time() - pruned_at > PRUNE_INTERVAL_S:
                 pruned_at = anyio.current_time()
-                self._writer.write_soon(_prune_messages, utc_now() - MESSAGE_LIFETIME, loss=self._loss)
+                old = delete(messages).where(messages.c.at < utc_now() - MESSAGE_LIFETIME)
+                self._write_soon(Connection.execute, old)
             with anyio.move_on_after(poll):
                 await self._woken.wait()
             self._woken = anyio.Event()
             try:
-                while rows := await self._database.read(partial(_list_messages, after=self._position)):
+                while rows := await self._read_rows(newest.where(messages.c.seq > self._position)):
                     self._position = rows[-1].seq
                     for row in rows:
                         if row.sender != self._own_id:
@@ -367,27 +327,12 @@ class ProcessMessages(StorePart):
         self.publish(_ANSWERED, {"question": number, "answer": await work})
 
 
-def _get_last_message(connection: Connection) -> int:
-    return connection.execute(select(func.coalesce(func.max(messages.c.seq), 0))).scalar_one()
-
-
-def _list_messages(connection: Connection, *, after: int) -> Sequence[Any]:
-    query = select(messages).where(messages.c.seq > after).order_by(messages.c.seq).limit(MESSAGE_CHUNK)
-    return connection.execute(query).all()
-
-
-def _add_messages(connection: Connection, added: Sequence[_Message]) -> list[None]:
+def _add_messages(connection: Connection, rows: Sequence[dict[str, Any]]) -> list[None]:
     """Write messages. Write transactions are serialized, so readers see them in order of their numbers."""
-    rows = [{"sender": one.sender, "topic": one.topic, "body": one.body, "at": one.at} for one in added]
     connection.execute(insert(messages), rows)
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"NOTIFY {MESSAGE_CHANNEL}")
-    return [None] * len(added)
-
-
-def _prune_messages(connection: Connection, moments: Sequence[datetime]) -> list[None]:
-    connection.execute(delete(messages).where(messages.c.at < max(moments)))
-    return [None] * len(moments)
+    return [None] * len(rows)
 
 
 @frozen
@@ -398,91 +343,62 @@ class SharedSession:
     record: JsonObject
 
 
-@frozen
-class _SessionChange:
-    session_id: str
-    change: Callable[[dict[str, Any]], None]
-
-
 class McpSessionStore(StorePart):
     """MCP sessions of processes that share a store."""
 
     async def add(self, session_id: str, record: JsonObject) -> None:
         row = {"session_id": session_id, "record": json.dumps(record), "seen": utc_now()}
-        await self._writer.write(_add_sessions, row)
+        await self._execute(insert(mcp_sessions), row)
 
     async def find(self, session_id: str) -> SharedSession | None:
         query = select(mcp_sessions.c.record).where(mcp_sessions.c.session_id == session_id)
-        record = await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        record = await self._read_value(query)
         return None if record is None else SharedSession(session_id=session_id, record=json.loads(record))
 
     async def change(self, session_id: str, change: Callable[[dict[str, Any]], None]) -> JsonObject | None:
         """Let `change` edit the record, and return it; None if there is no such session. The change runs in
         the writer's thread.
         """
-        return await self._writer.write(
-            _change_sessions, _SessionChange(session_id=session_id, change=change)
-        )
+        return await self._write(_change_session, session_id, change)
 
     def note_use(self, session_id: str) -> None:
         """Record soon that the session is in use."""
-        self._writer.write_soon(_note_sessions, (session_id, utc_now()), loss=self._loss, any_order=True)
+        self._write_soon(_note_session, session_id, utc_now())
 
     async def end(self, session_id: str) -> bool:
         """Remove a session. Return whether this process removed it."""
-        return await self._writer.write(_end_sessions, session_id)
+        return await self._execute(delete(mcp_sessions).where(mcp_sessions.c.session_id == session_id)) == 1
 
     async def end_idle(self, before: datetime, *, limit: int) -> list[SharedSession]:
         """Remove the sessions that were not used since, and the longest idle beyond `limit`. Return them."""
-        return await self._writer.write(_end_idle_sessions, (before, limit))
+        return await self._write(_end_idle_sessions, before, limit)
 
 
-def _add_sessions(connection: Connection, added: Sequence[dict[str, Any]]) -> list[None]:
-    connection.execute(insert(mcp_sessions), list(added))
-    return [None] * len(added)
-
-
-def _change_sessions(connection: Connection, changes: Sequence[_SessionChange]) -> list[JsonObject | None]:
-    return [_change_session(connection, one) for one in changes]
-
-
-def _change_session(connection: Connection, given: _SessionChange) -> JsonObject | None:
-    row = mcp_sessions.c.session_id == given.session_id
+def _change_session(
+    connection: Connection, session_id: str, change: Callable[[dict[str, Any]], None]
+) -> JsonObject | None:
+    row = mcp_sessions.c.session_id == session_id
     stored = connection.execute(select(mcp_sessions.c.record).where(row)).scalar_one_or_none()
     if stored is None:
         return None
     record = json.loads(stored)
-    given.change(record)
+    change(record)
     connection.execute(update(mcp_sessions).where(row).values(record=json.dumps(record)))
     return record
 
 
-def _note_sessions(connection: Connection, used: Sequence[tuple[str, datetime]]) -> list[None]:
-    for session_id, at in used:
-        row = mcp_sessions.c.session_id == session_id
-        connection.execute(update(mcp_sessions).where(row).values(seen=at))
-    return [None] * len(used)
+def _note_session(connection: Connection, session_id: str, at: datetime) -> None:
+    connection.execute(update(mcp_sessions).where(mcp_sessions.c.session_id == session_id).values(seen=at))
 
 
-def _end_sessions(connection: Connection, ended: Sequence[str]) -> list[bool]:
-    return [
-        connection.execute(delete(mcp_sessions).where(mcp_sessions.c.session_id == one)).rowcount == 1
-        for one in ended
-    ]
-
-
-def _end_idle_sessions(
-    connection: Connection, given: Sequence[tuple[datetime, int]]
-) -> list[list[SharedSession]]:
-    before, limit = max(given)
+def _end_idle_sessions(connection: Connection, before: datetime, limit: int) -> list[SharedSession]:
     newest = select(mcp_sessions.c.seen).order_by(mcp_sessions.c.seen.desc()).offset(limit).limit(1)
     surplus = connection.execute(newest).scalar_one_or_none()
     if surplus is not None:
         before = max(before, surplus)
     statement = delete(mcp_sessions).where(mcp_sessions.c.seen <= before)
     rows = connection.execute(statement.returning(mcp_sessions.c.session_id, mcp_sessions.c.record)).all()
-    ended = [SharedSession(session_id=row.session_id, record=json.loads(row.record)) for row in rows]
-    return [ended, *([] for _ in given[1:])]
+    return [SharedSession(session_id=row.session_id, record=json.loads(row.record)) for row in rows]
 
 
 logger = logging.getLogger("fingerpost.store")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any, Final, cast
 
 from pydantic_core import from_json as parse_json
@@ -71,9 +70,9 @@ class PinStore(StorePart):
         """
         self._entries, self._revision = dict(entries), None
         is_old = select(pins.c.key).where(pins.c.entry == NO_ENTRY).limit(1)
-        if await self._database.read(lambda connection: connection.execute(is_old).first() is not None):
+        if await self._read_value(is_old) is not None:
             with contextlib.suppress(StoreUnavailable):  # a store that is only read
-                await self._writer.write(_adopt_pins, self._entries)
+                await self._write(_adopt_pins, self._entries)
         return await self._database.read(partial(_find_changed_entries, self._entries))
 
     async def list_all(self) -> dict[str, Pin]:
@@ -83,14 +82,12 @@ class PinStore(StorePart):
     async def put(self, *new: Pin) -> None:
         """Store these pins, replacing older ones with the same keys and entries."""
         if new:
-            entries = self._entries
-            rows = tuple((entries.get(_get_server(pin.key), NO_ENTRY), pin) for pin in new)
-            await self._writer.write(_put_pins, rows)
+            await self._write(_put_pins, self._entries, new)
             self._put.update(pin.key for pin in new)
 
     async def remove(self, key: str) -> bool:
         """Delete a pin, under every entry of its server. Return False if there was none."""
-        return await self._writer.write(_remove_pins, key)
+        return await self._write(_remove_pin, key)
 
     async def take_changes(self) -> PinChanges | None:
         """Return the changes by any process since the last call, or None. The first call returns all pins."""
@@ -128,7 +125,7 @@ class KnownServerStore(StorePart):
     async def put(self, *known: tuple[str, KnownServer]) -> None:
         """Store what servers list now, each with the hash of its entry."""
         if known:
-            await self._writer.write(_put_known_servers, known)
+            await self._write(_put_known_servers, known)
 
 
 def _parse_known_server(record: str) -> KnownServer | None:
@@ -159,19 +156,15 @@ def _freeze_lists(fields: dict[str, Any]) -> dict[str, Any]:
 MAX_ENTRIES: Final = 20  # kept for one name: projects may use it for different servers
 
 
-def _put_known_servers(
-    connection: Connection, groups: Sequence[Sequence[tuple[str, KnownServer]]]
-) -> list[None]:
+def _put_known_servers(connection: Connection, servers: Sequence[tuple[str, KnownServer]]) -> None:
     table = known_servers
-    for entry, known in chain.from_iterable(groups):
+    for entry, known in servers:
         server = known.listing.server
         row = {"server": server, "entry": entry, "listed_at": known.listed_at}
         connection.execute(upsert(connection, table), {**row, "record": to_json(known).decode()})
         newest = select(table.c.entry).where(table.c.server == server).order_by(table.c.listed_at.desc())
-        old = [one.entry for one in connection.execute(newest.offset(MAX_ENTRIES))]
-        if old:
+        if old := connection.execute(newest.offset(MAX_ENTRIES)).scalars().all():
             connection.execute(delete(table).where(table.c.server == server, table.c.entry.in_(old)))
-    return [None] * len(groups)
 
 
 def _read_pin_records(entries: Mapping[str, str], connection: Connection) -> dict[str, str]:
@@ -203,34 +196,34 @@ def _get_server(key: str) -> str:
     return key.partition("/")[0]
 
 
-def _adopt_pins(connection: Connection, groups: Sequence[Mapping[str, str]]) -> list[None]:
-    for entries in groups:
-        for row in connection.execute(select(pins).where(pins.c.entry == NO_ENTRY)).all():
-            entry = entries.get(_get_server(row.key), NO_ENTRY)
-            if entry != NO_ENTRY:
-                new = {"entry": entry, "key": row.key, "record": row.record}
-                connection.execute(insert_ignoring(connection, pins), new)
-                connection.execute(delete(pins).where(pins.c.entry == NO_ENTRY, pins.c.key == row.key))
+def _adopt_pins(connection: Connection, entries: Mapping[str, str]) -> None:
+    for row in connection.execute(select(pins).where(pins.c.entry == NO_ENTRY)).all():
+        entry = entries.get(_get_server(row.key), NO_ENTRY)
+        if entry != NO_ENTRY:
+            new = {"entry": entry, "key": row.key, "record": row.record}
+            connection.execute(insert_ignoring(connection, pins), new)
+            connection.execute(delete(pins).where(pins.c.entry == NO_ENTRY, pins.c.key == row.key))
     _increment_revision(connection)
-    return [None] * len(groups)
 
 
 def _parse_pins(records: Mapping[str, str]) -> dict[str, Pin]:
     return {key: from_json(Pin, record) for key, record in records.items()}
 
 
-def _put_pins(connection: Connection, groups: Sequence[tuple[tuple[str, Pin], ...]]) -> list[None]:
+def _put_pins(connection: Connection, entries: Mapping[str, str], new: Sequence[Pin]) -> None:
     # The last pin of a key counts. PostgreSQL refuses to update a row twice in one statement.
-    latest = {(entry, pin.key): to_json(pin).decode() for group in groups for entry, pin in group}
-    rows = [{"entry": entry, "key": key, "record": record} for (entry, key), record in latest.items()]
+    latest = {pin.key: to_json(pin).decode() for pin in new}
+    rows = [
+        {"entry": entries.get(_get_server(key), NO_ENTRY), "key": key, "record": record}
+        for key, record in latest.items()
+    ]
     connection.execute(upsert(connection, pins), rows)
     _increment_revision(connection)
-    return [None] * len(groups)
 
 
-def _remove_pins(connection: Connection, keys: Sequence[str]) -> list[bool]:
-    removed = [connection.execute(delete(pins).where(pins.c.key == key)).rowcount > 0 for key in keys]
-    if any(removed):
+def _remove_pin(connection: Connection, key: str) -> bool:
+    removed = connection.execute(delete(pins).where(pins.c.key == key)).rowcount > 0
+    if removed:
         _increment_revision(connection)
     return removed
 
@@ -244,55 +237,30 @@ class DisabledStore(StorePart):
 
     async def list_all(self) -> tuple[DisabledEntry, ...]:
         """Return all disabled tools and servers, sorted by name."""
-        return await self._database.read(_list_disabled)
+        found = [
+            DisabledEntry(
+                what=DisabledKind(row.what), name=row.name, by=row.by_whom, at=row.at, reason=row.reason
+            )
+            for row in await self._read_rows(select(disabled_entries))
+        ]
+        return tuple(sorted(found, key=lambda entry: (entry.what, entry.name)))
 
     async def disable(self, entry: DisabledEntry) -> bool:
         """Disable it. Return False if it was already disabled; the first entry is kept."""
-        return await self._writer.write(_disable_entries, entry)
+        row = asdict(entry)
+        row["by_whom"] = row.pop("by")
+        return await self._write(_add_disabled, row)
 
     async def enable(self, what: DisabledKind, name: str) -> bool:
         """Enable it. Return False if it was not disabled."""
-        return await self._writer.write(_enable_entries, (what, name))
+        same = (disabled_entries.c.what == what, disabled_entries.c.name == name)
+        return await self._execute(delete(disabled_entries).where(*same)) > 0
 
 
-def _list_disabled(connection: Connection) -> tuple[DisabledEntry, ...]:
-    rows = connection.execute(select(disabled_entries)).all()
-    found = [
-        DisabledEntry(
-            what=DisabledKind(row.what), name=row.name, by=row.by_whom, at=row.at, reason=row.reason
-        )
-        for row in rows
-    ]
-    return tuple(sorted(found, key=lambda entry: (entry.what, entry.name)))
-
-
-def _disable_entries(connection: Connection, wanted: Sequence[DisabledEntry]) -> list[bool]:
-    return [_disable_entry(connection, entry) for entry in wanted]
-
-
-def _disable_entry(connection: Connection, entry: DisabledEntry) -> bool:
-    """Add the entry if there is none. The transaction holds the write lock, so no other process can add one
-    meanwhile.
-    """
-    there = select(disabled_entries.c.at).where(
-        disabled_entries.c.what == entry.what, disabled_entries.c.name == entry.name
-    )
-    if connection.execute(there).one_or_none() is not None:
-        return False
-    row = asdict(entry)
-    row["by_whom"] = row.pop("by")
-    connection.execute(insert(disabled_entries), row)
-    return True
-
-
-def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind, str]]) -> list[bool]:
-    return [
-        connection.execute(
-            delete(disabled_entries).where(disabled_entries.c.what == what, disabled_entries.c.name == name)
-        ).rowcount
-        > 0
-        for what, name in wanted
-    ]
+def _add_disabled(connection: Connection, row: dict[str, Any]) -> bool:
+    """Add the row if there is none. PostgreSQL tells by what it returns whether it was added."""
+    statement = insert_ignoring(connection, disabled_entries).returning(disabled_entries.c.name)
+    return connection.execute(statement, row).first() is not None
 
 
 MAX_STORED_MARKS: Final = 200_000  # the newest are kept
@@ -306,49 +274,32 @@ class DataFlowStore(StorePart):
     async def list_sources(self, trail: str) -> tuple[DataSource, ...]:
         """Return the sources of this conversation, oldest first."""
         query = select(data_sources).where(data_sources.c.trail == trail).order_by(data_sources.c.at)
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
         return tuple(
             DataSource(tool=row.tool, label=DataLabel(row.label), call_id=row.call_id, at=row.at)
-            for row in rows
+            for row in await self._read_rows(query)
         )
 
     async def add_source(self, trail: str, source: DataSource) -> None:
         """Record a source. An earlier record of the same tool and label is replaced."""
-        await self._writer.write(_add_sources, (trail, source))
+        await self._execute(self._upsert(data_sources), {"trail": trail, **asdict(source)})
 
     async def touch_sources(self, trail: str, at: datetime) -> None:
         """Record that this conversation was used: retention removes sources of conversations that are not."""
-        await self._writer.write(_touch_sources, (trail, at))
+        await self._execute(update(data_sources).where(data_sources.c.trail == trail).values(at=at))
 
     async def add_marks(self, marks: Sequence[int]) -> None:
         """Record marks of stored text."""
-        await self._writer.write(_add_marks, tuple(marks))
+        if marks:
+            await self._write(_add_marks, [{"mark": mark} for mark in marks])
 
     async def list_marks(self, *, after: int) -> tuple[int, frozenset[int]]:
         """Return the marks with a higher number than `after`, and the highest number."""
         query = select(stored_marks).where(stored_marks.c.seq > after)
-        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        rows = await self._read_rows(query)
         return max((row.seq for row in rows), default=after), frozenset(row.mark for row in rows)
 
 
-def _add_sources(connection: Connection, added: Sequence[tuple[str, DataSource]]) -> list[None]:
-    statement = upsert(connection, data_sources)
-    for trail, source in added:
-        row = {"trail": trail, "tool": source.tool, "label": source.label.value}
-        connection.execute(statement, {**row, "call_id": source.call_id, "at": source.at})
-    return [None] * len(added)
-
-
-def _touch_sources(connection: Connection, used: Sequence[tuple[str, datetime]]) -> list[None]:
-    for trail, at in used:
-        connection.execute(update(data_sources).where(data_sources.c.trail == trail).values(at=at))
-    return [None] * len(used)
-
-
-def _add_marks(connection: Connection, added: Sequence[tuple[int, ...]]) -> list[None]:
-    rows = [{"mark": mark} for marks in added for mark in marks]
-    if rows:
-        connection.execute(insert(stored_marks), rows)
-        newest = connection.execute(select(func.max(stored_marks.c.seq))).scalar_one()
-        connection.execute(delete(stored_marks).where(stored_marks.c.seq <= newest - MAX_STORED_MARKS))
-    return [None] * len(added)
+def _add_marks(connection: Connection, rows: Sequence[dict[str, int]]) -> None:
+    connection.execute(insert(stored_marks), rows)
+    newest = connection.execute(select(func.max(stored_marks.c.seq))).scalar_one()
+    connection.execute(delete(stored_marks).where(stored_marks.c.seq <= newest - MAX_STORED_MARKS))

@@ -11,17 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from threading import Condition, Thread, get_ident
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Executable, Row, Table
 from sqlalchemy.exc import DBAPIError
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.store.database import (
+    ColumnChange,
     Database,
+    build_upsert,
     explain,
     explain_without_location,
     get_cause,
@@ -204,6 +206,7 @@ class WriteQueue:
 
 P = TypeVar("P")
 R = TypeVar("R")
+A = ParamSpec("A")
 
 logger = logging.getLogger("fingerpost.store")
 
@@ -565,3 +568,64 @@ class StorePart:
         self._database = database
         self._writer = writer
         self._loss = LossPolicy()  # for rows that nothing waits for
+
+    async def _read_rows(self, query: Executable) -> Sequence[Row[Any]]:
+        return await self._database.read(lambda connection: connection.execute(query).all())
+
+    async def _read_records(self, query: Executable, build: Callable[[Row[Any]], R]) -> list[R]:
+        """Return the record of each row, built in the reader's thread."""
+        return await self._database.read(lambda connection: [build(row) for row in connection.execute(query)])
+
+    async def _read_mappings(self, query: Executable) -> list[dict[str, Any]]:
+        """Return the values of each row by column."""
+        return await self._database.read(
+            lambda connection: [
+                {str(name): value for name, value in row.items()}
+                for row in connection.execute(query).mappings()
+            ]
+        )
+
+    async def _read_value(self, query: Executable) -> Any:
+        """Return the first column of the first row, or None if there is none."""
+        return await self._database.read(lambda connection: connection.execute(query).scalar())
+
+    async def _write(
+        self, function: Callable[Concatenate[Connection, A], R], /, *args: A.args, **named: A.kwargs
+    ) -> R:
+        """Call `function` in the next transaction. Return its result when the transaction is on disk.
+
+        Write transactions are serialized: what the function reads, no other process changes meanwhile.
+        """
+
+        def call(connection: Connection) -> R:
+            return function(connection, *args, **named)
+
+        return await self._writer.write(_call_all, call)
+
+    async def _execute(self, statement: Executable, *rows: dict[str, Any]) -> int:
+        """Execute a statement, with the values of each row. Return how many rows it changed."""
+
+        def execute(connection: Connection) -> int:
+            return connection.execute(statement, list(rows) or None).rowcount
+
+        return await self._write(execute)
+
+    def _write_soon(
+        self, function: Callable[Concatenate[Connection, A], object], /, *args: A.args, **named: A.kwargs
+    ) -> None:
+        """Call `function` in one of the next transactions, in any order. Returns at once. The write may be
+        lost while the disk is blocked.
+        """
+
+        def call(connection: Connection) -> object:
+            return function(connection, *args, **named)
+
+        self._writer.write_soon(_call_all, call, loss=self._loss, any_order=True)
+
+    def _upsert(self, table: Table, change: ColumnChange | None = None) -> Executable:
+        """Return an INSERT that updates an existing row to the new values, or as `change` says."""
+        return build_upsert(self._database.dialect, table, change)
+
+
+def _call_all(connection: Connection, functions: Sequence[Callable[[Connection], R]]) -> list[R]:
+    return [function(connection) for function in functions]
