@@ -1,6 +1,4 @@
-"""Calls that wait for a person: requests, decisions, grants, and permits for later rounds of an approved
-call.
-"""
+"""Calls that wait for a person: requests, decisions, grants, and permits for later rounds of a call."""
 
 from __future__ import annotations
 
@@ -237,9 +235,7 @@ class CallApprovals:
         edited: Call | None = None,
         scope: ApprovalScope = "once",
     ) -> DecisionResult:
-        """Record a person's decision like `decide`, and also return whether it counted. Two decisions by one
-        name look alike in the state.
-        """
+        """Record a decision like `decide`, and return whether it counted: two by one name look alike."""
         pending = await self._store.approvals.get(pending_id, now=self._clock())
         if pending is None:
             raise _build_unknown_error(pending_id)

@@ -179,9 +179,7 @@ class IdempotentCalls:
         return KeyClaim(self, call, context, outcomes, wanted)
 
     async def take(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
-        """Claim the key and return None, or return the call that has it, after it ended if that is in
-        time.
-        """
+        """Claim the key and return None, or return the call that has it, if possible after it ended."""
         first = await self._claim_or_wait(wanted, context)
         if first is None:
             self._running[wanted.caller, wanted.key] = anyio.Event()

@@ -338,9 +338,7 @@ class OutcomeBuilder:
         return replace(outcome, advice=get_advice_after_decision(pending))
 
     def build_cancelled(self, call: Call) -> Outcome:
-        """Build the outcome of a call that is refused because a person rejected another call of the
-        request.
-        """
+        """Build the outcome of a call refused because a person rejected another call of the request."""
         content = f"{call.tool} was not called: a person did not allow {self.context.cancelled[0]}"
         return self.build_failure(call.tool, ErrorKind.CANCELLED, content)
 
@@ -447,9 +445,7 @@ class OutcomeBuilder:
         )
 
     def build_answered(self, execution: Execution, asked: Call, digest: Digest, *, kept: bool) -> Outcome:
-        """Build the outcome of a call that the tool answered, with a result or an error. `kept`: the full
-        result is stored.
-        """
+        """Build the outcome of an answered call, result or error. `kept`: the full result is stored."""
         failed = execution.error is not None
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
         fault = None if not failed else parse_fault(execution.result or {})

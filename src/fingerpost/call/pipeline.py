@@ -657,9 +657,7 @@ class CallPipeline:
         edited_arguments: JsonObject | None = None,
         for_conversation: bool = False,
     ) -> Pending:
-        """Record a person's decision on a pending call: approved or rejected. Edited arguments must fit the
-        tool's schema.
-        """
+        """Record a person's decision on a pending call. Edited arguments must fit the tool's schema."""
         if decision not in (Decision.APPROVED, Decision.REJECTED):
             message = f"a decision is approved or rejected, not {decision!r:.60}"
             raise CallError(message, hint='Write decide(pending_id, "approved", by=…).')
@@ -835,9 +833,7 @@ class CallPipeline:
     async def _keep_result(
         self, result: JsonObject, digest: Digest, context: CallContext, *, private: bool
     ) -> bool:
-        """Store the full result if it was trimmed. Return False if the store failed; the call succeeded
-        anyway.
-        """
+        """Store the full result if it was trimmed. Return False if the store failed; the call succeeded."""
         if digest.handle is None:
             return True
         try:

@@ -214,9 +214,7 @@ class CallProgress:
             self._timer = None
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Store the server's own progress report. Show it unless the last one was shown less than
-        `REPORT_INTERVAL_S` ago.
-        """
+        """Store the server's own progress report. Show it if the last one is `REPORT_INTERVAL_S` old."""
         self._reported = (_keep_finite(progress), _keep_finite(total), _to_one_line(message or ""))
         elapsed = self._elapsed
         if elapsed >= get_first_wait(self._latency) and elapsed - self._last_report_at >= REPORT_INTERVAL_S:

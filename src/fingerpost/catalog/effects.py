@@ -423,9 +423,7 @@ def is_claimed_read_only(text: str) -> bool:
 
 
 def find_in_choices(definition: JsonObject) -> EffectFinding | None:
-    """Return the most dangerous effect of an enum value: `action: read | delete`. Harmless values prove
-    nothing.
-    """
+    """Return the most dangerous effect of an enum value: `read | delete`. Harmless ones prove nothing."""
     found = collect_choices(definition.get("inputSchema"))
     worst = max(
         (

@@ -1,6 +1,4 @@
-"""Metadata of a tool from four layers: inferred, shipped, learned and written. Later layers override earlier
-ones.
-"""
+"""Metadata of a tool from four layers, each overriding those before: inferred, shipped, learned, written."""
 
 from __future__ import annotations
 

@@ -196,9 +196,7 @@ def build_alias(server: str, uri: str) -> str:
 
 
 def collect_resources(offered: Iterable[tuple[ServerResources, bool]]) -> ResourceCollection:
-    """Collect the resources, templates and prompts of these servers. The flag says whether a server's prompts
-    get its name as a prefix.
-    """
+    """Collect resources, templates and prompts of servers. The flag: prompts get the server's name."""
     offered = tuple(offered)
     resources = _collect_addressed((each for each, _ in offered), "resources", "uri")
     templates = _collect_addressed((each for each, _ in offered), "templates", "uriTemplate")

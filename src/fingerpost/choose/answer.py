@@ -31,9 +31,7 @@ def list_sources(steps: Sequence[Step]) -> tuple[str, ...]:
 
 
 def format_sources(steps: Sequence[Step], *, language: str = "en") -> str:
-    """Return a line such as `Source: time/get_current_time` in English or Hebrew. Return an empty string when
-    no tool returned a result.
-    """
+    """Return a line such as `Source: time/get_current_time`, in English or Hebrew, or "" without a result."""
     tools = list_sources(steps)
     if not tools:
         return ""

@@ -77,9 +77,7 @@ class ClientOptions:
 
 
 def describe_client_tools(client: ClientOptions) -> str:
-    """Describe the client's tools for the model that selects a routed tool. Return an empty string without
-    client tools.
-    """
+    """Describe the client's tools for the model that selects a routed tool, or "" if there are none."""
     if not client.tools:
         return ""
     functions = [as_mapping(tool.get("function")) for tool in client.tools[:MAX_DESCRIBED_TOOLS]]
@@ -95,9 +93,7 @@ def describe_client_tools(client: ClientOptions) -> str:
 
 
 def rename_conflicting_cards(cards: Sequence[ToolCard], client_names: frozenset[str]) -> tuple[ToolCard, ...]:
-    """Rename the cards whose exposed name is also the name of a client tool. Client tools keep their
-    names.
-    """
+    """Rename the cards whose exposed name a client tool has. Client tools keep their names."""
     used = {name.casefold() for name in client_names}
     if not used:
         return tuple(cards)

@@ -48,9 +48,7 @@ class GateEvidence:
 def decide_gate_verdict(
     evidence: GateEvidence, *, threshold: float, decline_below: float
 ) -> tuple[GateVerdict, str]:
-    """Return the verdict and the reason. Without approval, or with a review below the threshold, it is never
-    GO.
-    """
+    """Return the verdict and the reason. It is never GO if a review does not approve or is too unsure."""
     if evidence.review is not None and evidence.review.failed:
         return GateVerdict.ASK, "the review failed, so a person decides"
     lead = _describe_opinion(evidence)
@@ -266,9 +264,7 @@ def _list_thresholds(low: float, high: float) -> list[float]:
 
 
 def _compute_share_right(seen: Sequence[tuple[float, bool]], low: float, high: float) -> tuple[float, int]:
-    """Return the share of right outcomes between `low` and `high`, smoothed by one right and one wrong
-    outcome, and their number.
-    """
+    """Return the share of right outcomes from `low` to `high`, smoothed by one of each, and their number."""
     right = [was_right for score, was_right in seen if low <= score < high]
     return (sum(right) + 1) / (len(right) + 2), len(right)
 
@@ -288,9 +284,7 @@ def score_confidence(
     calibration: Calibration,
     settings: Settings,
 ) -> Confidence:
-    """Compute the confidence in a selection and the gate verdict. `review` is None when no review was
-    planned.
-    """
+    """Compute the confidence in a selection and the verdict. `review` is None when none was planned."""
     review = None if review is None else cap_review_confidence(review)
     claim = clamp_to_unit(selection.confidence)
     raw = _compute_raw_score(claim, review, compute_support(selection.tool, shortlist))
@@ -314,9 +308,7 @@ def score_confidence(
 
 
 def cap_review_confidence(review: Review) -> Review:
-    """Return the review with a confidence in 0..1, and at most `MAX_UNAPPROVED_CONFIDENCE` if it does not
-    approve.
-    """
+    """Return the review with a confidence in 0..1, limited if it does not approve."""
     confidence = clamp_to_unit(review.confidence)
     return replace(
         review, confidence=confidence if review.approved else min(confidence, MAX_UNAPPROVED_CONFIDENCE)
@@ -324,9 +316,7 @@ def cap_review_confidence(review: Review) -> Review:
 
 
 def _compute_raw_score(claim: float, review: Review | None, supported: float) -> float:
-    """Return the score before calibration, 0..1. It never exceeds the confidence of the review, or of the
-    model without one.
-    """
+    """Return the score before calibration, 0..1: at most the confidence of the review, or of the model."""
     unsupported = _compute_shortfall(supported, SUFFICIENT_SUPPORT)
     if review is None:
         return claim * (1.0 - MAX_SEARCH_PENALTY * unsupported)
@@ -343,9 +333,7 @@ def compute_margin(tool: str, shortlist: Shortlist) -> float:
 
 
 def compute_support(tool: str, shortlist: Shortlist) -> float:
-    """Return how well the search supports the tool: the fit of the shortlist, the tool's rank and its
-    margin.
-    """
+    """Return how well the search supports the tool: fit of the shortlist, the tool's rank and margin."""
     own, best_other = _get_tool_and_rival_scores(tool, shortlist)
     if own <= 0.0:
         return 0.0

@@ -66,9 +66,7 @@ class SummaryCache:
 async def summarize_conversation(
     ask: Ask | None, prefixes: Sequence[Sequence[Message]], *, tokens: int, cache: SummaryCache | None = None
 ) -> ConversationSummary | None:
-    """Summarize the last of `prefixes`, each of which extends the one before. Return None when there is no
-    summary.
-    """
+    """Summarize the last of `prefixes`, each of which extends the one before, or return None."""
     wanted = prefixes[-1]
     if cache is not None and (known := cache.get(wanted)) is not None:
         return known
@@ -107,9 +105,7 @@ def _build_request(prompt: str, text: str, *, tokens: int) -> ModelRequest:
 async def summarize_result(
     ask: Ask, request: str, tool: str, text: str, *, tokens: int
 ) -> ConversationSummary | None:
-    """Summarize a long tool result in about `tokens` tokens at most. Return None when the model returns no
-    text.
-    """
+    """Summarize a long tool result in at most about `tokens` tokens. Return None without a text."""
     shown = text[:MAX_TRANSCRIPT_LENGTH]
     asked = f"The request: {json.dumps(request[:4_000], ensure_ascii=False)}\nThe result of {tool}:\n{shown}"
     return _read_summary(await ask(_build_request(RESULT_SUMMARY_PROMPT, asked, tokens=tokens)))
@@ -256,9 +252,7 @@ def count_message_tokens(message: Message, count: TokenCounter) -> int:
 
 
 def split_into_units(history: Sequence[Message]) -> list[MessageUnit]:
-    """Split the messages into units that must stay together. A tool's reply belongs to the message before
-    it.
-    """
+    """Split the messages into units that stay together. A tool's reply belongs to the message before."""
     pieces: list[list[Message]] = []
     for message in history:
         if message.role == "tool" and pieces:
@@ -275,9 +269,7 @@ def _is_system(part: MessageUnit) -> bool:
 def find_cut_points(
     parts: Sequence[MessageUnit], sizes: Sequence[int], *, budget: int, room: int
 ) -> list[int]:
-    """Return the cut points of the conversation as it grew. The last one is used; summaries of the earlier
-    ones may be cached.
-    """
+    """Return the cut points of the growing conversation. The last is used; earlier ones may be cached."""
     places: list[int] = []
     start = held = 0
     for at, size in enumerate(sizes):
@@ -312,9 +304,7 @@ def _build_head(
 
 
 def _prepend_head(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:
-    """Put the head before the first kept user text, in the same message: many models require alternating
-    roles.
-    """
+    """Put the head into the first kept user message: many models require alternating roles."""
     if not head:
         return tuple(kept)
     if kept and kept[0].role == "user":

@@ -45,9 +45,7 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
 
 
 def _describe_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> str:
-    """Return a note that prefers the first fallback of this tool that is already offered, or an empty
-    string.
-    """
+    """Return a note that prefers this tool's first fallback that is already offered, or ""."""
     offered = {other.key: other.exposed_name for other in before}
     better = next((offered[key] for key in card.intelligence.hierarchy.value if key in offered), None)
     return f"; prefer {better}" if better else ""
@@ -221,9 +219,7 @@ def build_tool_instructions(
     usage: Mapping[str, UsageProfile] = _NO_USAGE,
     general: str = TOOLS_INSTRUCTIONS,
 ) -> str:
-    """Build the instructions for these tools, the general part first. The same cards and order give the same
-    bytes.
-    """
+    """Build the instructions for these tools, the general part first: same cards, same bytes."""
     guides = build_tool_guides(cards, order=order, usage=usage)
     return f"{general}\n\n{guides}" if guides else NO_TOOLS_INSTRUCTIONS
 
@@ -271,9 +267,7 @@ def _build_tool_block(
 
 
 def _describe_usage(card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | None) -> Iterator[str]:
-    """Return the usage lines without what the definition already has: name, description, required
-    parameters.
-    """
+    """Return the usage lines without name, description and required parameters: the definition has them."""
     guidance = build_guidance(card, before)
     yield f"Effect: {_EFFECT_NOTES[card.effect.value]}"
     if card.instructions.purpose:

@@ -131,9 +131,7 @@ def format_request(packet: Packet) -> str:
 
 
 def format_steps(packet: Packet) -> str:
-    """Format the calls made for this request and their results, the latest in full. Return an empty string
-    without steps.
-    """
+    """Format the calls made for this request and their results, the latest in full; "" without steps."""
     formatted = [_format_step(step) for step in packet.tool_routing.steps]
     kept = _keep_latest(formatted, MAX_STEPS_LENGTH)
     if not kept:

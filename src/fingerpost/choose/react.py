@@ -65,9 +65,7 @@ def build_react_request(
     note: str = "",
     client: ClientOptions = NO_CLIENT_OPTIONS,
 ) -> ModelRequest:
-    """Build the request of this turn. The arguments are those of `build_turn_request`; `last` is its
-    `final`.
-    """
+    """Build the request of this turn, from the arguments of `build_turn_request`; `last` is its `final`."""
     routed = (*build_definitions(cards, order=order), *find_tools)
     callable_now = own_tools if last else (*routed, *own_tools)
     form = f"# FORMAT\n{REACT_FORMAT}"
@@ -104,9 +102,7 @@ def _build_step_messages(packet: Packet, cards: Sequence[ToolCard]) -> Iterator[
 
 
 def _collect_thoughts(packet: Packet) -> list[str]:
-    """Return the thought before each execution, in order. The log is append-only, so earlier thoughts keep
-    their index.
-    """
+    """Return the thought before each execution, in order. Earlier thoughts keep their index."""
     thoughts: list[str] = []
     latest = ""
     for entry in packet.reasoning.reflection_log:
@@ -211,9 +207,7 @@ def _resolve_react_call(
 
 
 def _parse_react_arguments(given: Json, card: ToolCard | None) -> JsonObject | str:
-    """Return the arguments as an object, or an error text. Plain text is accepted only for a tool with one
-    required text parameter.
-    """
+    """Return the arguments as an object, or an error. Plain text is for a tool with one required text."""
     if isinstance(given, str) and not given.lstrip().startswith(("{", "[", "`")):
         words = given.strip().strip("\"'")
         parameter = _find_only_text_parameter(card) if card is not None else None
@@ -235,9 +229,7 @@ def _find_only_text_parameter(card: ToolCard) -> str | None:
 
 
 def _parse_labelled_lines(text: str) -> JsonObject:
-    """Parse the classic labelled lines: the text from each label to the next. Only the first of each label
-    counts.
-    """
+    """Parse the classic labelled lines: the text from each label to the next. The first of a label counts."""
     fields: dict[str, list[str]] = {}
     label = ""
     for line in text.splitlines():

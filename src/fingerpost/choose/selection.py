@@ -68,9 +68,7 @@ def build_unusable_reply(reply: ModelReply, problem: str) -> UnusableReply:
 
 
 def get_plain_fields(entry: object) -> Mapping[str, Json]:
-    """Return the fields of an object under normalized names: `Tool-Name` becomes `tool_name`. Return nothing
-    for other values.
-    """
+    """Return the fields of an object under normalized names: `Tool-Name` becomes `tool_name`."""
     if not isinstance(entry, Mapping):
         return {}
     written = cast("JsonObject", entry)
@@ -100,9 +98,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def to_single_line(value: object, limit: int) -> str:
-    """Return the text on one line with at most `limit` characters. Return an empty string for other
-    values.
-    """
+    """Return the text on one line with at most `limit` characters; "" for other values."""
     if not isinstance(value, str):
         return ""
     line = scrub(" ".join(to_valid_text(value[:_MAX_TEXT_LENGTH]).split()))
@@ -131,9 +127,7 @@ _WRAPPER_FIELDS: Final = (
 
 
 def parse_choice(reply: ModelReply, offered: OfferedTools) -> ParsedSelection | UnusableReply:
-    """Parse the choice in a reply. If there are several objects, the last one counts, because models reason
-    first.
-    """
+    """Parse the choice in a reply. Of several objects the last counts, because models reason first."""
     for group in reversed(find_outermost_objects(reply.text)):
         found = _parse_group(group, offered)
         if found is not None:
@@ -151,9 +145,7 @@ def parse_choice(reply: ModelReply, offered: OfferedTools) -> ParsedSelection | 
 def _parse_group(
     group: Sequence[JsonObject], offered: OfferedTools
 ) -> ParsedSelection | UnusableReply | None:
-    """Return the first choice of a group. The other tools become `remaining`. Return None if there is no
-    choice.
-    """
+    """Return the first choice of a group; the other tools become `remaining`. None without a choice."""
     choices = [fields for entry in group if (fields := _find_choice_fields(entry)) is not None]
     if not choices:
         return None

@@ -140,9 +140,7 @@ def _mask_json(value: object) -> object:
 
 
 def _is_flat_and_clean(value: object) -> bool:
-    """Return whether this is a flat object without secrets, the usual case. Otherwise a full check is
-    needed.
-    """
+    """Return whether this is a flat object without secrets, the usual case; else check fully."""
     if type(value) is not dict:
         return False
     for key, entry in cast("dict[object, object]", value).items():

@@ -52,9 +52,7 @@ class CatalogChanged(Event):
 
 @frozen
 class ToolQuarantined(Event):
-    """A tool differs from its pin, is new on a known server, or its definition is suspicious. It is hidden
-    until a person accepts it.
-    """
+    """A tool differs from its pin, is new or suspicious. It is hidden until a person accepts it."""
 
     audited: ClassVar[bool] = True
 
@@ -103,9 +101,7 @@ class PinAccepted(Event):
 
 @frozen
 class EntryTrusted(Event):
-    """The entry of a server changed, or another project has one of this name. Its tools are trusted as they
-    are now.
-    """
+    """The entry of a server changed, or is another project's. Its tools are trusted as they are now."""
 
     audited: ClassVar[bool] = True
 

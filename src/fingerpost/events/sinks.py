@@ -36,9 +36,7 @@ class Fanout:
         self._sinks.append(sink)
 
     def add_pending_source(self, emit_pending: Callable[[], None]) -> None:
-        """Register a function that emits buffered events. It is called before each single event, to keep the
-        order.
-        """
+        """Register a function that emits buffered events, called before each single event."""
         self._pending_sources.append(emit_pending)
 
     def emit(self, event: Event) -> None:
@@ -206,9 +204,7 @@ class DeferredRecorder:
         )
 
     def flush_in_own_thread(self) -> None:
-        """Emit all waiting events if called in the recorder's thread. In another thread their order would be
-        undefined.
-        """
+        """Emit all waiting events, in the recorder's thread only: elsewhere the order is undefined."""
         if self._waiting and get_ident() == self._thread:
             self.flush()
 

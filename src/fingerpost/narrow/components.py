@@ -119,9 +119,7 @@ class AddedScorers:
     def run(
         self, request: ScorerRequest, columns: ToolColumns, eligible: Rows
     ) -> tuple[list[ScoreContribution], tuple[ScorerFailure, ...]]:
-        """Return the points for the eligible tools, and the scorers that failed. The other tools are not
-        shown to them.
-        """
+        """Return the points for the eligible tools, the only ones shown, and the scorers that failed."""
         cards = columns.cards
         if len(eligible) < columns.size:
             cards = tuple(cards[int(row)] for row in eligible)

@@ -122,9 +122,7 @@ def _group_rows(pairs: Iterable[tuple[K, int]]) -> dict[K, Rows]:
 
 
 def _get_priority(card: ToolCard) -> float:
-    """Return a written priority, or one below the middle (a deprecated tool). The default of a category is
-    ignored.
-    """
+    """Return a written priority, or one below the middle (a deprecated tool), no category's default."""
     known = card.intelligence.priority
     if known.source is Source.WRITTEN or known.value < _MIDDLE_PRIORITY:
         return max(-1.0, min(1.0, (known.value - _MIDDLE_PRIORITY) / _MIDDLE_PRIORITY))
@@ -136,9 +134,7 @@ def _only_reads(card: ToolCard) -> bool:
 
 
 def _get_change_strength(card: ToolCard) -> float:
-    """Return how strongly the tool changes something. It is 0 for a tool that also reads, or that runs a
-    program or query.
-    """
+    """Return how strongly the tool changes something; 0 if it also reads, or runs programs or queries."""
     if card.effect.source is Source.DEFAULT or Effect.READ in card.effects:
         return 0.0
     program = find_program_parameter(card.definition) or find_query_language(
@@ -178,9 +174,7 @@ def _number_twins(cards: Sequence[ToolCard]) -> Rows:
 
 
 def _find_fallback_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> Iterable[tuple[int, int]]:
-    """Yield (tool, fallback) for written fallbacks only. An inferred fallback is an equal tool on another
-    server, not a second choice.
-    """
+    """Yield (tool, fallback) for written fallbacks only: an inferred one is an equal tool elsewhere."""
     for row, card in enumerate(cards):
         hierarchy = card.intelligence.hierarchy
         if hierarchy.source is Source.WRITTEN:
@@ -199,9 +193,7 @@ def _find_conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[
 
 
 def _collect_keywords(cards: Sequence[ToolCard]) -> Iterable[tuple[int, frozenset[str], float]]:
-    """Yield written keywords only. Inferred ones come from the tool's text, which the lexical scorer already
-    uses.
-    """
+    """Yield written keywords only: inferred ones are in the text of the lexical scorer."""
     for row, card in enumerate(cards):
         signals = card.intelligence.signals
         if signals.keywords.source is Source.WRITTEN and signals.keywords.value:

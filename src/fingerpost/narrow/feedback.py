@@ -1,6 +1,4 @@
-"""Feedback from people: corrections, preferences and remembered decisions, and the score adjustments from
-them.
-"""
+"""Feedback from people: corrections, preferences and decisions, and their score adjustments."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ _OPPOSITE_WORDS: Final = (
 
 
 class RequestSimilarity:
-    """Past requests and their similarity to a new one. `vectors` has one row per request; zeros mean
-    unknown.
-    """
+    """Past requests and their similarity to a new one. `vectors` has a row for each; zeros: unknown."""
 
     def __init__(self, texts: Sequence[str], vectors: Floats | None = None) -> None:
         self._texts = tuple(texts)
@@ -183,9 +179,7 @@ class Corrections:
     """Adjusts tools by people's feedback. Can be read while it learns."""
 
     def __init__(self, *, shared: bool = True) -> None:
-        """Create an empty set. With `shared`, feedback counts for all people, otherwise only for its
-        author.
-        """
+        """Create an empty set. With `shared`, feedback counts for all people, not only its author."""
         self._shared = shared
         self._memory = _CorrectionSnapshot()
 
@@ -211,9 +205,7 @@ class Corrections:
     def find_corrections(
         self, text: str, vector: Floats | None = None, *, person: str | None = None
     ) -> Mapping[str, Correction]:
-        """Return the corrections for this request, by tool. With a `person` of None, the feedback of all
-        people counts.
-        """
+        """Return the corrections for this request, by tool; of all people if `person` is None."""
         memory = self._memory
         only = None if self._shared else person
         found: defaultdict[str, Correction] = defaultdict(Correction)
@@ -344,9 +336,7 @@ class PastDecisions:
         self._memory = _DecisionSnapshot(facts=facts, similarity=RequestSimilarity(texts, rows))
 
     def recall(self, text: str, vector: Floats | None = None) -> RememberedDecision | None:
-        """Return the tools that were right for nearly the same request, often enough and never wrong, or
-        None.
-        """
+        """Return the tools that were right for nearly this request, often and never wrong, or None."""
         memory = self._memory
         alike = memory.similarity.compute_weights(text, vector)
         totals: dict[str, int] = {}
@@ -399,9 +389,7 @@ class Preferences:
         half_life: timedelta,
         marks: Mapping[str, datetime],
     ) -> None:
-        """Learn from choices and feedback after the person's mark and after the common mark (key ""),
-        whichever is later.
-        """
+        """Learn from choices and feedback after the person's mark and the common one (key "")."""
         counted: dict[str, Counter[str]] = {}
         common_mark = marks.get("", _EARLIEST)
 

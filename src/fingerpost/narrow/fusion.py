@@ -107,9 +107,7 @@ def _mix_scores(whole: Scores, own: Scores, part: float) -> Scores:
 
 
 def fuse_scores(words: Scores, meaning: Scores | None, meaning_weight: float) -> TextEvidence:
-    """Combine word and meaning scores. Where a tool has no vector yet, its meaning is estimated from its
-    words.
-    """
+    """Combine word and meaning scores. The meaning of a tool without a vector is estimated from words."""
     unknown = np.isnan(meaning) if meaning is not None else None
     if meaning is None or unknown is None or unknown.all():
         return TextEvidence(words=words, meaning=None, meaning_weight=0.0)

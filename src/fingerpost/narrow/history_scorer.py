@@ -83,9 +83,7 @@ class PastRequests:
         }
 
     def compute_similarity(self, text: str) -> Floats:
-        """Return the similarity with every past request in order: 0 (nothing in common) to 1 (the same
-        words).
-        """
+        """Return the similarity with every past request in order: 0 (nothing common) to 1 (same words)."""
         alike = np.zeros(self.count, np.float32)
         asked = extract_text_features(text)
         length = self._compute_norm(asked)
@@ -119,17 +117,13 @@ class ToolHistory:
 
     @property
     def score(self) -> float:
-        """The score from -1 (always failed) to 1 (always worked and usually comes next); 0 without
-        evidence.
-        """
+        """The score from -1 (always failed) to 1 (always worked, usually next); 0 without evidence."""
         use = (self.worked - self.failed) / (self.worked + self.failed + _PRIOR_COUNT)
         return max(-1.0, min(1.0, use + SUCCESSOR_WEIGHT * self.follows))
 
     @property
     def note(self) -> str:
-        """The text for the explanation. It contains no request texts, because they may come from another
-        person.
-        """
+        """The text for the explanation, without request texts: they may be another person's."""
         notes = [
             text
             for value, text in (
@@ -176,9 +170,7 @@ class HistoryScorer:
         )
 
     def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Mapping[str, ToolScore]:
-        """Return -1 to 1 for every tool with a history that is relevant to the request, removed tools
-        included.
-        """
+        """Return -1 to 1 for every tool with a relevant history, removed tools included."""
         histories = self._find_histories(request)
         return {tool: ToolScore(history.score, history.note) for tool, history in histories.items()}
 

@@ -136,9 +136,7 @@ class SpellingIndex:
         return [(number, 1 - least / len(word)) for number in nearest[:MAX_SPELLING_MATCHES]]
 
     def _find_candidates(self, word: str, is_used: Callable[[int], bool]) -> list[int]:
-        """Return words with the same beginning and common trigrams, most similar first, ties in alphabetical
-        order.
-        """
+        """Return words with the same beginning and common trigrams, by similarity, then alphabet."""
         own = get_trigrams(word)
         lists = [np.array(numbers, np.int64) for piece in own if (numbers := self._by_piece.get(piece))]
         if not lists:
@@ -156,9 +154,7 @@ class SpellingIndex:
 
 
 def _is_correctable(word: str) -> bool:
-    """Return whether the word consists of letters and is neither a number nor a pair of Chinese
-    characters.
-    """
+    """Return whether the word has letters and is no number and no pair of Chinese characters."""
     return len(word) >= MIN_CORRECTED_LENGTH and word.isalpha()
 
 

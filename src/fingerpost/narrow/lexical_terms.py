@@ -25,9 +25,7 @@ MAX_STEMMED_LENGTH: Final = 40  # longer ones are not words
 
 
 def _parse_endings(table: str) -> tuple[tuple[str, str], ...]:
-    """Parse a table of endings: `ational-ate` replaces -ational by -ate. The longest ending is tried
-    first.
-    """
+    """Parse a table of endings: `ational-ate` replaces -ational by -ate. The longest comes first."""
     pairs = (entry.partition("-") for entry in table.split())
     return tuple(sorted(((old, new) for old, _, new in pairs), key=lambda pair: -len(pair[0])))
 

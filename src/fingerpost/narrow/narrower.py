@@ -65,9 +65,7 @@ class ExpiringCache(Generic[T]):
 
 
 def build_cache_key(request: NarrowRequest, *, catalog: int, ready: float) -> Hashable:
-    """Return the cache key: everything the result for `request` depends on, including the catalog and the
-    share of ready vectors.
-    """
+    """Return the cache key: all that the result depends on, with catalog and share of ready vectors."""
     return (
         bound_text(request.text),
         _hash_history(request.history),
@@ -335,9 +333,7 @@ class Narrower:
         return replace(self._scoring, flags=settings.flags, meaning_weight=settings.narrow.meaning_weight)
 
     def _encode_for_need(self, text: str, signals: Signals) -> Vector | None:
-        """Return the vector of the request, or of its English gloss, for the need classifier. Return None
-        without an encoder.
-        """
+        """Return the vector of the request or its gloss for the need classifier; None without an encoder."""
         meaning = self._parts.meaning
         if meaning is None or not text or not self._settings.flags.dense_scores:
             return None

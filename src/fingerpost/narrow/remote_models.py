@@ -1,6 +1,4 @@
-"""Models that help to narrow: an encoder behind `/embeddings`, a reranker behind `/rerank`, and the light
-model as a reranker.
-"""
+"""Models that help to narrow: `/embeddings`, `/rerank`, and the light model as a reranker."""
 
 from __future__ import annotations
 

@@ -75,9 +75,7 @@ class Scorer(Protocol):
 
     @property
     def weight(self) -> float:
-        """The points that a score of 1 adds. Text scores are between 0 and 1, and most adjustments at most
-        0.3.
-        """
+        """The points that a score of 1 adds. Text scores are 0 to 1, most adjustments at most 0.3."""
         ...
 
     def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> ScoresByTool:
@@ -179,9 +177,7 @@ def clean_line(text: str, max_length: int) -> str:
 
 
 def split_tool_name(name: str) -> str:
-    """Split a tool's name: `getUserById`, `get-user-by-id` and `get_user_by_id` all become `get user by
-    id`.
-    """
+    """Split a tool's name: `getUserById` and `get-user-by-id` become `get user by id`."""
     return " ".join(map(str.lower, _NAME_WORD.findall(clean_line(name, MAX_TEXT_NAME_LENGTH))))
 
 
@@ -244,9 +240,7 @@ def _build_parameter_text(name: str, schema: Json) -> ParameterText:
 
 
 def _list_allowed_values(schema: Json) -> tuple[str, ...]:
-    """Return the allowed values if they are a list of words: `create`, `delete`, … describe what a tool
-    does.
-    """
+    """Return the allowed values if they are words: `create`, `delete`, … describe a tool."""
     allowed = schema.get("enum") if isinstance(schema, Mapping) else None
     if isinstance(allowed, str) or not isinstance(allowed, Sequence):
         return ()

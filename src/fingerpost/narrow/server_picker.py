@@ -49,9 +49,7 @@ _LOWER_RULES: Final = ((0.5, 0.05, 0.6), (0.75, 0.1, 0.45))
 
 @frozen
 class SmartRoutingStats:
-    """Statistics over all choices. A fallback is a choice that kept every tool, by failure or without a clear
-    result.
-    """
+    """Statistics over all choices. A fallback kept every tool, by failure or without a clear result."""
 
     runs: int = 0
     widened: int = 0  # later turns that added servers to a choice
@@ -318,9 +316,7 @@ def find_best_outside(
     min_share: float = NEAR_BEST_SHARE,
     min_best_score: float = MIN_BEST_SCORE,
 ) -> Mapping[str, float]:
-    """Return the servers outside `kept` that have one of the best tools of the turn, with that tool's
-    score.
-    """
+    """Return the servers outside `kept` with one of the turn's best tools, and its score."""
     tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
     leading = heapq.nlargest(max_tools, tools)
     if not leading or leading[0][0] < min_best_score:
@@ -509,9 +505,7 @@ class ServerPicker:
         )
 
     async def _get_decision(self, turn: _PickerTurn) -> ServerDecision:
-        """Return the model's decision, made now or in an earlier turn and widened for this one. Without a
-        model, decide by scores.
-        """
+        """Return the model's decision, of now or an earlier turn and widened; by scores without a model."""
         key = turn.conversation_key
         if key is None or (turn.model is None and key not in self._decisions):
             return await self._decide(turn)

@@ -116,9 +116,7 @@ Answer with JSON only: {"relevant_servers": ["name", ...], "reasoning": "one sho
 
 
 def read_template(settings: SmartRoutingSettings) -> str:
-    """Return the configured prompt or the default one. It reads a file, so do not call it on the event
-    loop.
-    """
+    """Return the configured prompt or the default one. It reads a file: not on the event loop."""
     if settings.prompt is None:
         return DEFAULT_TEMPLATE
     path = Path(settings.prompt).expanduser()

@@ -270,9 +270,7 @@ class Prerequisite:
 def find_prerequisite(
     columns: ToolColumns, row: int, text: str, signals: Signals, base: Scores, candidates: Iterable[int]
 ) -> Prerequisite | None:
-    """Return a tool among `candidates` that finds an identifier which `row` requires and the request does not
-    contain.
-    """
+    """Return a tool among `candidates` that finds an identifier which `row` needs and the request lacks."""
     if any(entity.kind in _GIVEN_KINDS for entity in signals.entities) or _SHORT_NUMBER.search(text):
         return None
     card = columns.cards[row]
@@ -427,9 +425,7 @@ def _build_candidate(inputs: ShortlistInput, decision: OfferDecision) -> Candida
 
 
 def _classify_confidence(inputs: ShortlistInput, need: int, row: int) -> str:
-    """Return the confidence level of a tool, from the fit and its score relative to the best tool for the
-    need.
-    """
+    """Return the confidence level of a tool, from the fit and its score relative to the best."""
     scores = inputs.scored.by_need[need]
     best = float(scores[inputs.eligible].max())
     sure = inputs.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0

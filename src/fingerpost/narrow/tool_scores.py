@@ -411,9 +411,7 @@ class ToolScorer:
     def _find_exclusive_tools(
         self, text: str, signals: Signals, feedback: FeedbackAdjustments, columns: ToolColumns
     ) -> Mapping[int, str]:
-        """Return the exclusive tools for this text. Return none if the request or a settled correction names
-        another tool.
-        """
+        """Return the exclusive tools for this text; none if the request or a correction names another."""
         if not self.flags.intent_signals:
             return {}
         found = find_exclusive_intents(columns, text, signals)

@@ -142,9 +142,7 @@ class PersonWords:
         return moment is not None and self._contain_day(moment) and self._contain_time(moment)
 
     def contain_end(self, value: str, starts: Iterable[datetime]) -> bool:
-        """Return whether the value is the end of something that begins at one of `starts` and is as long as
-        the person said.
-        """
+        """Return whether the value ends what begins at one of `starts` and is as long as the person said."""
         moment = _parse_moment(value)
         return moment is not None and any(moment - start in self.durations for start in starts)
 
@@ -663,9 +661,7 @@ class DataTrails:
     async def note_untrusted(
         self, tool: str, context: CallContext, text: str, *, private: bool = False
     ) -> None:
-        """Record untrusted content that is no result of a tool here: a page of a stored result, the result of
-        a client's own tool.
-        """
+        """Record untrusted content that is no result here: a stored page, a result of a client's tool."""
         if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
             return
         trail = self._get_trail(key)

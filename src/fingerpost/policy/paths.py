@@ -1,6 +1,4 @@
-"""Patterns of rules, and paths in arguments: which values match, and whether a call stays in the working
-directory.
-"""
+"""Patterns of rules, and paths in arguments: what matches, and what stays in the working directory."""
 
 from __future__ import annotations
 

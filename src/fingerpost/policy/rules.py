@@ -477,9 +477,7 @@ class PolicyEngine:
         extra_rules: Sequence[PolicyRule] = (),
         data_flow: Preset = "default",
     ) -> None:
-        """`addresses` are where Fingerpost listens. `local_addresses` is the verdict for other local
-        addresses.
-        """
+        """`addresses` are where Fingerpost listens, `local_addresses` the verdict for other local ones."""
         self._data_flow: Preset = data_flow
         self._bounds = bounds or {}
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)

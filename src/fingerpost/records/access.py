@@ -35,9 +35,7 @@ class Scope:
 
 
 class Right(StrEnum):
-    """What a caller may do. A key for an agent has only the right `use`, so it cannot approve its own
-    calls.
-    """
+    """What a caller may do. An agent's key has only the right `use`: it cannot approve its own calls."""
 
     USE = "use"  # send requests, call tools, chat, and read the own requests
     WATCH = "watch"  # read all requests, servers, statistics and the audit trail
@@ -109,9 +107,7 @@ class Principal:
         return self.may(Right.CONFIRM) or self.may(Right.APPROVE)
 
     def may_use(self, profile: str | None) -> bool:
-        """Return whether the caller may use the endpoint of this profile (None: endpoints without a
-        profile).
-        """
+        """Return whether the caller may use the endpoint of this profile (None: those without one)."""
         return not self.profiles or profile in self.profiles
 
 

@@ -213,9 +213,7 @@ class Ruling:
 
 @frozen
 class Permit:
-    """The permission to run one exact call. Only the policy and a grant create one, and nothing runs without
-    it.
-    """
+    """The permission to run one exact call. Only the policy and a grant create one; nothing runs without."""
 
     call_fingerprint: str
     given_by: str  # "policy: …" or "grant gnt_… by dana"

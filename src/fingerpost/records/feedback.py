@@ -42,9 +42,7 @@ class Feedback:
 
 @frozen
 class Threshold:
-    """A setting that follows measured results: its value, its configured value, and the reason for the
-    change.
-    """
+    """A setting that follows measured results: its value, its base, and the reason for the change."""
 
     name: str
     base: float

@@ -228,9 +228,7 @@ def to_valid_text(text: str) -> str:
 
 
 def to_valid_json(value: object, *, max_depth: int = MAX_DEPTH) -> object:
-    """Return the value with valid text in all values and keys. Raises `ValueError` if it is nested too
-    deeply.
-    """
+    """Return the value with valid text in all values and keys. Raises `ValueError` if it is too deep."""
     if isinstance(value, str):
         return value if value.isascii() else to_valid_text(value)
     if isinstance(value, Mapping | list | tuple) and not max_depth:
@@ -266,9 +264,7 @@ def to_canonical_json(value: object) -> bytes:
 
 
 def _encode_quickly(value: object) -> bytes | None:
-    """Return the same bytes as `_encode_canonical`, five times faster, or None where the two encoders may
-    differ.
-    """
+    """Return the bytes of `_encode_canonical`, five times faster, or None where they may differ."""
     try:
         data = orjson.dumps(value, option=_SORTED_OPTIONS)
     except TypeError:  # mappings that are not dicts, a lone surrogate, a long integer
@@ -309,9 +305,7 @@ def find_json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
 
 
 def encode_if_valid(value: object, max_depth: int) -> bytes | None:
-    """Return `value` as JSON if the encoding alone proves that it is valid; otherwise None, and a full check
-    is needed.
-    """
+    """Return `value` as JSON if the encoding alone proves it valid, else None: check it fully."""
     try:
         data = orjson.dumps(value, option=_STRICT_OPTIONS)
     except TypeError:  # a lone surrogate, a long integer, or not JSON

@@ -1,6 +1,4 @@
-"""The packet: one user request and all decisions about it, with modes, outcomes and questions; ids that sort
-by time.
-"""
+"""The packet: one user request and all decisions about it; ids that sort by time."""
 
 from __future__ import annotations
 

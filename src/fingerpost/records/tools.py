@@ -294,9 +294,7 @@ class Pin:
 
 @frozen
 class Quarantined:
-    """A tool that differs from its pin, is new on a known server, or has serious findings. It is not listed
-    and cannot be called.
-    """
+    """A tool that differs from its pin, is new on a known server, or has serious findings: not offered."""
 
     card: ToolCard
     pin: Pin  # for a new tool: empty, without a fingerprint

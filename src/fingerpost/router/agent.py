@@ -367,9 +367,7 @@ class Agent:
         self._router.switches.set_smart_routing(enabled)
 
     def set_thresholds(self, *, max_tools: int | None = None, max_servers: int | None = None) -> None:
-        """Set the numbers of tools and servers above which "auto" chooses servers. Applies to the whole
-        router.
-        """
+        """Set the numbers of tools and servers above which "auto" chooses servers, for the whole router."""
         self._router.switches.set_thresholds(max_tools=max_tools, max_servers=max_servers)
 
     def _set_state(self, **values: object) -> None:

@@ -106,9 +106,7 @@ MANY_TOOLS = 100  # tools; building more cards would block the event loop too lo
 
 
 class CatalogSync:
-    """Updates the catalog from the servers' tool lists, and saves new pins and what servers list to the
-    store.
-    """
+    """Updates the catalog from the servers' tool lists, and saves pins and lists to the store."""
 
     def __init__(self, catalog: Catalog, store: Store) -> None:
         self._catalog = catalog
@@ -171,9 +169,7 @@ class CatalogSync:
         return saved
 
     async def save_pins(self) -> bool:
-        """Return whether all pins are saved. Pins that the store cannot write now are kept for a later
-        attempt.
-        """
+        """Return whether all pins are saved. Those that cannot be written now are kept for later."""
         pins = self._catalog.take_new_pins()
         try:
             await self._store.pins.put(*pins)

@@ -39,9 +39,7 @@ def append_exchange(packet: Packet, reply: str) -> tuple[Message, ...]:
 
 
 async def find_open_question(store: Store, conversation: str, *, caller: str | None) -> Route | None:
-    """Return the question at the end of the caller's conversation if the next message answers it (see
-    `find_question`).
-    """
+    """Return the question that the caller's next message answers (see `find_question`)."""
     for packet in await store.journal.list_session_packets(conversation, limit=1):
         if not is_same_person(packet.header.caller, caller):
             return None

@@ -107,9 +107,7 @@ async def _read_check(store: Store) -> LearningCheck | None:
 
 
 def _count_corrections(feedback: Sequence[Feedback], person: str | None) -> Iterator[LearnedCorrection]:
-    """Yield corrections by pair of tools, most frequent first. The texts of other people are counted but not
-    shown.
-    """
+    """Yield corrections by pair of tools, most frequent first. Texts of others are counted, not shown."""
     grouped: defaultdict[tuple[str | None, str | None], list[Feedback]] = defaultdict(list)
     for one in feedback:
         if one.right is not None or one.wrong is not None:
@@ -269,9 +267,7 @@ class FeedbackService:
         return None
 
     async def build_overview(self, *, person: str | None = None) -> Learned:
-        """Return all learned data. With `person`, return what this person may see, without other people's
-        texts.
-        """
+        """Return all learned data, or with `person` what this person may see."""
 
         return await build_overview(self._settings, self._store, self._get_tools(), person=person)
 

@@ -399,9 +399,7 @@ class ModelNames:
 def resolve_model_names(
     models: tuple[ChatModel | None, ChatModel | None], configured: ModelsSettings
 ) -> ModelNames:
-    """Return the names of the given models, else of the configured ones. Each is the fallback for the
-    other.
-    """
+    """Return the names of the given models, else of the configured ones, each also for the other."""
     lite, prime = (
         model.name if model is not None else (settings.model if settings is not None else "")
         for model, settings in zip(models, (configured.lite, configured.prime), strict=True)

@@ -120,9 +120,7 @@ class Profiles(Mapping[str, ProfileSettings]):
         return any(profile.users or profile.plans for profile in self._current.values())
 
     def may_use(self, name: str, caller: str | None) -> bool:
-        """Return whether the caller may use the profile. The scopes of the caller's key are not
-        considered.
-        """
+        """Return whether the caller may use the profile, without regard to the scopes of its key."""
         profile = self._current.get(name)
         return profile is not None and self._get_closeness(profile, caller) is not None
 
@@ -205,9 +203,7 @@ class Profiles(Mapping[str, ProfileSettings]):
         return profile
 
     def _get_closeness(self, profile: ProfileSettings, caller: str | None) -> int | None:
-        """Return how specifically a profile matches the caller: 0 by name, 1 by plan, 2 for all callers. None
-        if the caller may not use it.
-        """
+        """Return how a profile matches the caller: 0 by name, 1 by plan, 2 for all; None: not at all."""
         if not profile.users and not profile.plans:
             return 2
         if caller is None:
@@ -238,9 +234,7 @@ class Profiles(Mapping[str, ProfileSettings]):
     def replace_profiles(
         self, profiles: Mapping[str, ProfileSettings], problems: tuple[str, ...] = ()
     ) -> tuple[str, ...] | None:
-        """Replace all profiles. Return the names that changed, or None if nothing changed, problems
-        included.
-        """
+        """Replace all profiles. Return the names that changed, or None if nothing did, problems included."""
         before, old_problems = self._current, self.problems
         changed = tuple(
             sorted(name for name in {*before, *profiles} if before.get(name) != profiles.get(name))

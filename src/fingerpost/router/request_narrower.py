@@ -65,14 +65,10 @@ CHECK_INTERVAL_S: Final = 30.0
 
 
 class LearnedData:
-    """Learned data, one instance per narrower. `refresh` runs in the event loop; other threads read the
-    data.
-    """
+    """Learned data, one instance per narrower, refreshed in the event loop and read in threads."""
 
     def __init__(self, settings: Settings, store: Store, *, tasks: TaskGroup | None = None) -> None:
-        """`tasks` runs refreshes in the background. Without it, the request that finds stale data refreshes
-        it.
-        """
+        """`tasks` runs refreshes in the background. Without it, requests refresh stale data."""
         flags = settings.flags
         self._flags = flags
         self._settings = settings.learning
@@ -131,9 +127,7 @@ class LearnedData:
         return is_new
 
     async def _read_in_background(self) -> None:
-        """Read the data in the background, while requests use the old data. A failed read is repeated
-        later.
-        """
+        """Read the data in the background, while requests use the old data; again if it fails."""
         try:
             async with self._read_lock:
                 await self._read()
@@ -182,9 +176,7 @@ class LearnedData:
     def _encode_rows(
         self, feedback_texts: list[str], choice_texts: list[str]
     ) -> tuple[Floats | None, Floats | None]:
-        """Return the vectors of both lists. Feedback is encoded first; the rest may follow at later
-        refreshes.
-        """
+        """Return the vectors of both lists. Feedback is encoded first; the rest may follow later."""
         if self._vectors is None:
             return None, None
         self._stale = not self._vectors.fill(chain(feedback_texts, choice_texts)) or self._stale
@@ -408,9 +400,7 @@ class RequestNarrower:
         ask_model: bool,
         later_messages: Sequence[Message] = (),
     ) -> ServerChoice | None:
-        """Return the servers of this turn. None if there is nothing to choose, or the request needs no
-        tool.
-        """
+        """Return the servers of this turn. None: nothing to choose, or no tool is needed."""
         if request.allowed is not None or not self._picker.is_enabled(
             len(view.visible.cards), view.server_count
         ):

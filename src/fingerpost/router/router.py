@@ -522,9 +522,7 @@ class Router:
             return await narrower.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
     async def warm_up(self, seconds: float) -> None:
-        """Load what the first request needs: the encoder, the vectors of the tools, the code that answers and
-        connects.
-        """
+        """Load what the first request needs: encoder, vectors, and the code that answers and connects."""
         self.is_warming_up = True
         try:
             await self._get_request_runner()
@@ -553,9 +551,7 @@ class Router:
         return await self.requests.route(text, build_options(RouteOptions, options))
 
     async def stream(self, text: str, **options: Unpack[RouteKeywords]) -> AsyncGenerator[StreamItem]:
-        """Answer a request as `route` does. Yield events, pieces of the answer, and the `Route` as the last
-        item.
-        """
+        """Answer a request as `route` does. Yield events, pieces of the answer, and last the `Route`."""
         check_request(text)
         async with aclosing(self.requests.stream(text, build_options(RouteOptions, options))) as items:
             async for item in items:
@@ -662,9 +658,7 @@ class Router:
         return self._narrower
 
     def _build_narrower(self) -> RequestNarrower:
-        """Build the narrower in a worker thread. The request runner is imported too, so that the first
-        request does not block others.
-        """
+        """Build the narrower in a worker thread, and import the request runner there: both take long."""
         import_module("fingerpost.router.request_runner")
         from fingerpost.router.request_narrower import RequestNarrower
 
@@ -850,9 +844,7 @@ class Router:
             self._request_runner.thresholds.reset()
 
     def start(self, name: str, arguments: JsonObject, **options: Unpack[CallKeywords]) -> str:
-        """Call a tool in the background. Return a handle for `router.background`'s poll, result and
-        cancel.
-        """
+        """Call a tool in the background. Return a handle for `router.background`'s methods."""
         self._check_open()
         check_option_names(CallOptions, options)
         return self.background.start(lambda _: self.call(name, arguments, **options), tool=name)
@@ -882,9 +874,7 @@ class Router:
     async def with_own_tools(
         self, principal: Principal, authorization: CallerAuthorization | None
     ) -> Principal:
-        """Return the caller with the tools that servers list for its own key or sign-in. Only this caller
-        sees them.
-        """
+        """Return the caller with the tools that servers list for its own key or sign-in only."""
         if not self.may_have_own_tools(authorization):
             return principal
         who = f"{principal.kind}:{principal.name}"
@@ -899,9 +889,7 @@ class Router:
     def view(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog:
-        """Return the tools that this caller may see and call. The result is cached until the catalog
-        changes.
-        """
+        """Return the tools that this caller may see and call, cached until the catalog changes."""
         return self._visibility.get_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def look(
@@ -942,9 +930,7 @@ class Router:
         return pin
 
     def _apply_listing(self, server: str) -> None:
-        """Update the catalog after a server changed. A disconnected server keeps its tools, so lists stay
-        stable.
-        """
+        """Update the catalog after a server changed. A disconnected server keeps its tools."""
         try:
             listing = self.servers.get_listing(server)
         except UnknownServer:

@@ -1,6 +1,4 @@
-"""Synchronisation with the shared store: changes and claims of other processes, pins, disabled
-tools, and model capabilities.
-"""
+"""Synchronisation with the shared store: other processes, pins, disabled tools, model capabilities."""
 
 from __future__ import annotations
 

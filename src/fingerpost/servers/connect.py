@@ -301,9 +301,7 @@ class _Connector:
 
 
 def _get_capability_names(capabilities: JsonObject) -> frozenset[str]:
-    """Return the names of the server's capabilities. Their values differ between protocol versions and are
-    ignored.
-    """
+    """Return the names of the server's capabilities; their values differ between protocol versions."""
     further = (capabilities.get(group) for group in ("extensions", "experimental"))
     own = (name for group in further if isinstance(group, Mapping) for name in group)
     return frozenset((*capabilities, *own))

@@ -1,6 +1,4 @@
-"""One open connection to one server. It uses the MCP library's session; requests and results are plain
-dicts.
-"""
+"""One open connection to one server, by the MCP library's session. Results are plain dicts."""
 
 from __future__ import annotations
 
@@ -152,9 +150,7 @@ class RawSession(ClientSession):
     def build_params(
         self, method: str, params: Mapping[str, Any], context: RequestContext | None, *, token: int | None
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return the params in the form this protocol version requires, and the HTTP headers that go with
-        them.
-        """
+        """Return the params as this protocol version requires, and the HTTP headers that go with them."""
         full = dict(params)
         meta: dict[str, Any] = dict(full.get("_meta") or {})
         if context is not None:
@@ -492,9 +488,7 @@ class ServerConnection:
         raise clock.build_error(method, server=self._spec.name)
 
     async def probe(self) -> None:
-        """Check that the server responds and measure the latency. Raises `FingerpostError`; a `ToolFailed` is
-        still a response.
-        """
+        """Check that the server responds and measure the latency. A `ToolFailed` is a response, too."""
         began = anyio.current_time()
         if not self.modern:
             await self.fetch("ping", {})

@@ -54,9 +54,7 @@ class ConnectionState:
             self._logs.write(self.server, data)
 
     def note_stray_line(self, line: str) -> None:
-        """Record a line on the server's stdout that is not a protocol message. `line` may be shown to
-        users.
-        """
+        """Record a line on the server's stdout that is no protocol message. It may be shown to users."""
         self.stray_lines += 1
         self._last_stray = line
 

@@ -338,9 +338,7 @@ class DirectStdio:
         *,
         headers: Mapping[str, str],
     ) -> dict[str, Any]:
-        """Return the raw result. Raises `FingerpostError`, or `MCPError` when the child is gone. Headers are
-        ignored.
-        """
+        """Return the raw result. Raises `FingerpostError`, or `MCPError` when the child is gone."""
         request = {"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params}
         try:
             reply = await self._child.ask(in_flight.request, encode(request) + b"\n")

@@ -1,6 +1,4 @@
-"""Streamable HTTP for both protocol generations: the transport of a session, and direct requests without the
-MCP library.
-"""
+"""Streamable HTTP of both protocol generations: a session's transport, and requests without the library."""
 
 from __future__ import annotations
 
@@ -166,9 +164,7 @@ class StreamableTransport(StreamableHTTPTransport):
     async def _read_get_stream(
         self, client: httpx2.AsyncClient, writer: MessageWriter, cursor: _StreamCursor
     ) -> bool:
-        """Read the GET stream to its end. Return False if the server has none. Raises any error of the
-        stream.
-        """
+        """Read the GET stream to its end. Return False if there is none. Raises any error of it."""
         headers = self._prepare_headers() | {"accept": EVENT_STREAM_TYPE}
         if cursor.last_id is not None:
             headers[LAST_EVENT_ID] = cursor.last_id

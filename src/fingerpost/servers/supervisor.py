@@ -467,9 +467,7 @@ class Supervisor:
                 await anyio.sleep(delay)
 
     async def _accepts_caller_keys(self) -> bool:
-        """Return whether a refused connection means that a caller's key is needed, not that our own is
-        wrong.
-        """
+        """Return whether a refusal means that a caller's key is needed, not that our own is wrong."""
         connect = await self._shared.connect_deps.library.load()
         signed_in = await connect.load_sign_in(self.spec, self._shared.connect_deps.tokens)
         return self.spec.identifies_callers and not self._has_own_key and signed_in is None
@@ -555,9 +553,7 @@ class Supervisor:
                 await subscribed.wait()
 
     async def _read_first_listing(self, connection: ServerConnection) -> None:
-        """List the tools before the server is reported as ready. A failed listing does not end the
-        connection.
-        """
+        """List the tools before the server is reported as ready. A failure does not end the connection."""
         self._stale = anyio.Event()
         self._listing_started = True
         try:
@@ -704,9 +700,7 @@ class Supervisor:
                 await self.relist(self.connection)
 
     def _may_have_changed(self, seconds: float) -> bool:
-        """Return whether the list may be outdated. Servers that announce changes are trusted, and long lists
-        are read less often.
-        """
+        """Return whether the list may be outdated: no changes are announced, and it is old for its length."""
         if self.connection is None or (
             self.connection.announces_changes("tools") and not self._listing_refused
         ):

@@ -91,9 +91,7 @@ def _to_envelope(value: object) -> dict[str, Any]:
 
 
 def _check_request(envelope: dict[str, Any]) -> None:
-    """Check a request or notification. If it also had reply members, it would be read as a reply with
-    unchecked members.
-    """
+    """Check a request or notification. With reply members, it would be read as an unchecked reply."""
     if envelope.get("id", "") is None:
         del envelope["id"]  # an invalid but harmless id: treated as a notification
     asks = isinstance(envelope["method"], str) and isinstance(envelope.get("params"), dict | None)
@@ -145,9 +143,7 @@ def _check_envelope(value: Any) -> None:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Encode a message. Values that the fast encoder refuses (long integers, lone surrogates) use the slow
-    one.
-    """
+    """Encode a message. Long integers and lone surrogates need the slow encoder."""
     try:
         return orjson.dumps(message)
     except TypeError:

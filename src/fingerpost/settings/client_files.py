@@ -450,9 +450,7 @@ class MergedServers:
 
 
 def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
-    """Merge the servers of all files. Equal ones are combined; of different ones with the same name the later
-    one is renamed.
-    """
+    """Merge the servers of all files. Equal ones are combined; others of one name are renamed."""
     found = tuple(found)
     servers: dict[str, Mapping[str, object]] = {}
     origins: dict[str, tuple[str, ...]] = {}

@@ -1,6 +1,4 @@
-"""Loads the settings from all sources: defaults, `fingerpost.toml`, environment and arguments, and builds the
-server specs.
-"""
+"""Loads the settings from all sources (files, environment, arguments) and builds the server specs."""
 
 from __future__ import annotations
 
@@ -584,9 +582,7 @@ def _merge(
 
 
 def _set_value(values: Mapping[str, object], path: tuple[str, ...], value: object) -> dict[str, object]:
-    """Return `values` with one value replaced. A section that is not a table is kept, so that it is
-    reported.
-    """
+    """Return `values` with one value replaced. A section that is no table is kept, to be reported."""
     name, *rest = path
     if not rest:
         return {**values, name: value}

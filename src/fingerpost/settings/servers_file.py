@@ -209,9 +209,7 @@ _BARE_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def put_toml(text: str, path: Sequence[str], name: str, entry: Mapping[str, object]) -> str:
-    """Return the text with the table `[path.name]` set to `entry`. An existing table is replaced, a new one
-    is appended.
-    """
+    """Return the text with the table `[path.name]` set to `entry`, in its place or at the end."""
     newline = _find_newline(text)
     block = newline.join(_format_table((*path, name), entry))
     lines = text.splitlines(keepends=True)
@@ -434,9 +432,7 @@ def _find_pasted(document: SettingsDocument) -> dict[str, Entry]:
 
 
 def change_entry(entry: Entry, changes: Mapping[str, object]) -> dict[str, object]:
-    """Return the entry with changed fields. They have our names and keep the spelling of the entry; None
-    removes a field.
-    """
+    """Return the entry with changed fields, in the entry's spelling; None removes a field."""
     changed = dict(entry)
     for ours, value in changes.items():
         spellings = [theirs for theirs, name in FIELD_NAMES.items() if name == ours and theirs in changed]

@@ -200,9 +200,7 @@ def _build_given(path: tuple[str, ...], value: object, name: str) -> GivenValue:
 
 
 def parse_value(text: str, kind: Any) -> object:
-    """Convert `text` to the type of the setting. If that fails, return it unchanged, so that the model
-    refuses it.
-    """
+    """Convert `text` to the type of the setting, or return it unchanged: the model refuses it."""
     if kind is bool:
         word = text.strip().lower()
         return word in _YES if word in _YES | _NO else text
@@ -273,9 +271,7 @@ class Sources:
 
 
 def find_config(sources: Sources) -> Path | None:
-    """Return the TOML file: the named one, else the one in the current folder, else the user's. May be
-    None.
-    """
+    """Return the TOML file: the named one, that of the current folder, the user's, or None."""
     if sources.config is not None or sources.environ.get(CONFIG_FILE_VARIABLE):
         return list_config_files(sources)[0]
     return next((path for path in list_config_files(sources) if is_file(path)), None)

@@ -448,9 +448,7 @@ def find_sign_in_flaws(
 
 
 def find_store_url_fault(url: str) -> str | None:
-    """Return why the store's URL is invalid, or None. The message never contains the URL, which may hold a
-    password.
-    """
+    """Return why the store's URL is invalid, or None, without the URL: it may hold a password."""
     read = _STORE_URL.fullmatch(url)
     if read is None:
         return "the store's URL cannot be read"

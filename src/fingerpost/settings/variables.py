@@ -204,9 +204,7 @@ def _is_secret(key: str, taken: TakenVariable) -> bool:
 
 
 def register_literal_secrets(entry: Mapping[str, object]) -> None:
-    """Register the literal secrets of a server entry for redaction: values with secret names, and the URL's
-    secrets.
-    """
+    """Register the literal secrets of a server entry for redaction: by name, and those of the URL."""
     for name, _, value in _iterate_named_secrets(entry):
         register_setting(name, value)
     if isinstance(url := entry.get("url"), str):

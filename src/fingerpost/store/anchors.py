@@ -1,6 +1,4 @@
-"""Anchors of the audit trail outside the database: append-only lines of "seq hash", or "chain:seq hash" for
-other chains than the first.
-"""
+"""Anchors of the audit trail outside the database: lines of "seq hash", or "chain:seq hash"."""
 
 from __future__ import annotations
 

@@ -92,9 +92,7 @@ def _build_usable_condition(now: ColumnElement[datetime] | datetime) -> ColumnEl
 
 
 def _build_coverage_condition() -> ColumnElement[bool]:
-    """Return the condition for grants that cover a call. Empty fields of an exact grant match anything; NULL
-    parameters match nothing.
-    """
+    """Return the condition for grants that cover a call. Empty fields of an exact grant match anything."""
     conversation = grants.c.conversation == bindparam("this_conversation")
     operation = grants.c.operation == bindparam("this_operation")
     exact = and_(
@@ -277,9 +275,7 @@ def _join_pending(connection: Connection, waiting: Pending, packet_id: str | Non
 
 
 def _get_request_key(pending: Pending) -> tuple[str, str | None, str | None]:
-    """Return the key of a request: call, conversation and caller. An asker has the same key in every
-    session.
-    """
+    """Return the key of a request: call, conversation (or asker, in every session) and caller."""
     return (pending.call_fingerprint, pending.asker or pending.conversation, pending.caller)
 
 

@@ -111,9 +111,7 @@ def hash_parts(prev_hash: str, *fact: str | int | None) -> str:
 
 
 def _encode_quickly(parts: list[str | int | None]) -> bytes | None:
-    """Return the same bytes as `_encode_json`, ten times faster, or None if a part is not plain ASCII or has
-    a wrong type.
-    """
+    """Return the bytes of `_encode_json`, ten times faster, or None if a part is not plain ASCII."""
     if not _FACT_TYPES.issuperset(map(type, parts)):
         return None
     try:
@@ -287,9 +285,7 @@ class AuditTrail:
     async def list_entries(
         self, query: AuditQuery = ALL_ENTRIES, *, limit: int = 100, before: int | None = None
     ) -> list[AuditEntry]:
-        """Return the matching entries of the `limit` newest rows, newest row first. `before` continues after
-        an older row.
-        """
+        """Return the matching entries of the `limit` newest rows, newest first. `before` continues."""
         if before is not None:
             query = replace(query, before=before)
         wanted = select(audit).where(*_build_conditions(query)).order_by(audit.c.seq.desc()).limit(limit)
@@ -736,9 +732,7 @@ def _get_lease_end() -> int:
 
 
 def _iterate_links(connection: Connection) -> Iterator[ChainLink]:
-    """Yield the rows of one chain after the other. They are read in chunks, because the trail may not fit in
-    memory.
-    """
+    """Yield the rows of one chain after the other, read in chunks: they may not fit in memory."""
     place = tuple_(audit.c.chain, audit.c.number)
     query = select(audit).order_by(audit.c.chain, audit.c.number).limit(_CHUNK_ROWS)
     wanted = query

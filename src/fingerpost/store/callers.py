@@ -24,9 +24,7 @@ LEASE_SHARE: Final = 8
 
 @frozen
 class UsedLimit:
-    """How much of a limit is used. `used` of a rate includes units that a process has taken and not used
-    yet.
-    """
+    """How much of a limit is used. Of a rate, this includes units that a process took and did not use."""
 
     of: QuotaSubject
     name: str

@@ -151,9 +151,7 @@ class ApiKeyStore(StorePart):
         return made, f"{PREFIX}{made.key_id.removeprefix('key_')}_{secret}"
 
     async def find(self, key: str, *, now: datetime | None = None) -> ApiKey | None:
-        """Return the valid key with this text, or None. The time does not depend on whether the key is
-        right.
-        """
+        """Return the valid key with this text, or None, in the same time for right and wrong keys."""
         parts = _KEY_PATTERN.fullmatch(key)
         key_id, secret = (f"key_{parts[1]}", parts[2]) if parts else ("", "")
         known = await self.get(key_id)
@@ -188,9 +186,7 @@ class ApiKeyStore(StorePart):
         return await self._execute(change) > 0
 
     def note_use(self, key_id: str, at: datetime) -> None:
-        """Record soon that the key was used. Returns at once. The record may be lost while the disk is
-        blocked.
-        """
+        """Record soon that the key was used. Returns at once. The record may be lost."""
         self._write_soon(_update_last_used, key_id, at)
 
 

@@ -258,9 +258,7 @@ def _find_meaning(cause: BaseException, location: StoreLocation) -> tuple[str, s
 
 
 def _is_full(location: StoreLocation) -> bool:
-    """Return whether the disk is full. SQLite reports an I/O error if its log or shared memory does not
-    fit.
-    """
+    """Return whether the disk is full: SQLite then reports only an I/O error."""
     if location.file is None:
         return False
     try:
@@ -292,9 +290,7 @@ def build_damaged_error(location: StoreLocation, reason: str) -> StoreUnavailabl
 
 
 class IntegrityCheck:
-    """Checks the whole file once. Damage found after `check_quickly` is reported to `on_damage` from another
-    thread.
-    """
+    """Checks the whole file once. `on_damage` gets later findings, from another thread."""
 
     def __init__(self, location: StoreLocation, on_damage: Callable[[StoreUnavailable], None]) -> None:
         assert location.file is not None
@@ -372,9 +368,7 @@ class IntegrityCheck:
 
 
 def check_schema(connection: sqlite3.Connection, location: StoreLocation) -> None:
-    """Check after migration that the schema is complete and has no triggers or views. Raises
-    `StoreUnavailable`.
-    """
+    """Check after migration that the schema is complete, without triggers or views."""
     reason = next(_iterate_schema_faults(connection), None)
     if reason is not None:
         raise build_damaged_error(location, reason)

@@ -90,9 +90,7 @@ class Journal:
         self._is_sweeping = False
 
     def add_pending_source(self, emit_pending: Callable[[], None]) -> None:
-        """Register a function that emits events which are still buffered elsewhere. It is called on flush and
-        on close.
-        """
+        """Register a function that emits events buffered elsewhere. It is called on flush and close."""
         self._pending_sources.append(emit_pending)
 
     def emit_pending(self) -> None:
@@ -375,9 +373,7 @@ def _select_newest(kind: str, before: int | None, limit: int) -> Select[Any]:
 
 
 def _read_event_ids(connection: Connection, *, after: int) -> set[str]:
-    """Return the first events of the rows added by this transaction. It holds the row of the head, so no
-    other process added any.
-    """
+    """Return the first events of the rows that this transaction added; it holds the row of the head."""
     return set(connection.execute(select(journal.c.event_id).where(journal.c.seq > after)).scalars())
 
 

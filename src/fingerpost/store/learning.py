@@ -1,6 +1,4 @@
-"""Learning data from past requests: choices, confidence samples, feedback, thresholds, eval reports and tool
-usage.
-"""
+"""Learning data: choices, confidence samples, feedback, thresholds, eval reports and tool usage."""
 
 from __future__ import annotations
 
@@ -359,9 +357,7 @@ class UsageStore(StorePart):
         await self._writer.write(_count_calls, sample)
 
     def record_soon(self, sample: UsageSample) -> None:
-        """Count one finished call within about a second. Returns at once. It is lost if the process
-        crashes.
-        """
+        """Count one finished call within about a second. Returns at once. A crash loses it."""
         self._writer.write_late(_count_calls, sample, loss=self._loss)
 
     async def get_profiles(self) -> dict[str, UsageProfile]:

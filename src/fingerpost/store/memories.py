@@ -38,9 +38,7 @@ class Memory:
 
 @frozen(kw_only=False)
 class MemoryStamp:
-    """Changes whenever an owner's memories change: memories are never edited, and numbers are never
-    reused.
-    """
+    """Changes with an owner's memories: they are never edited, and numbers are never reused."""
 
     count: int
     newest: int

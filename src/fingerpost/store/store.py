@@ -356,9 +356,7 @@ class McpSessionStore(StorePart):
         return None if record is None else SharedSession(session_id=session_id, record=json.loads(record))
 
     async def change(self, session_id: str, change: Callable[[dict[str, Any]], None]) -> JsonObject | None:
-        """Let `change` edit the record, and return it; None if there is no such session. The change runs in
-        the writer's thread.
-        """
+        """Let `change` edit the record in the writer's thread, and return it; None: no such session."""
         return await self._write(_change_session, session_id, change)
 
     def note_use(self, session_id: str) -> None:

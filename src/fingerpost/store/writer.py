@@ -36,9 +36,7 @@ WriteFunction = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 
 @frozen(kw_only=False, eq=False)
 class LossPolicy:
-    """How jobs of one kind may be dropped. `stand_in` builds the item that is written in their place, for
-    the sum of their `count`.
-    """
+    """How jobs of one kind may be dropped. `stand_in` builds an item for the sum of their `count`."""
 
     stand_in: Callable[[int], object] | None = None
     count: Callable[[Any], int] = lambda _: 1
@@ -112,9 +110,7 @@ class WriteQueue:
                 self._changed.notify()
 
     def take_batch(self, idle: float | None = None) -> list[WriteJob] | None:
-        """Wait for the next due batch and return it. Return an empty list after `idle` seconds, None when
-        closed and empty.
-        """
+        """Return the next due batch; an empty one after `idle` seconds, None when closed and empty."""
         give_up = None if idle is None else time.monotonic() + idle
         with self._changed:
             while (wait := self._get_seconds_until_due()) != 0.0:
@@ -127,9 +123,7 @@ class WriteQueue:
             return self._pop_batch()
 
     def give_back(self, jobs: Sequence[WriteJob], *, pause: float) -> None:
-        """Put a failed batch back at the front. It is due after `pause`, or when a job with a waiter
-        arrives.
-        """
+        """Put a failed batch back at the front, due after `pause` or with a new waiter."""
         with self._changed:
             newer, self._jobs = self._jobs, {}
             self._losable.clear()
@@ -339,9 +333,7 @@ class StoreWriter:
     def write_late(
         self, write: Callable[[Connection, Sequence[P]], Sequence[Any]], item: P, *, loss: LossPolicy
     ) -> None:
-        """Write `item` within about a second, together with others. If too many wait, the oldest are
-        dropped.
-        """
+        """Write `item` within about a second, with others. If too many wait, the oldest are dropped."""
         if not self._late:
             # Starts a batch, after which the late items are taken.
             self.write_soon(_write_nothing, None, loss=loss, any_order=True)

@@ -120,9 +120,7 @@ def _has_same_meaning(given: str, choice: str) -> bool:
 
 
 def _is_prefix(given: str, choice: str) -> bool:
-    """Return whether `given` abbreviates `choice`: `info` for `information`, but not `read` for
-    `read_write`.
-    """
+    """Return whether `given` abbreviates `choice`: `info` and `information`, not `read` and `read_write`."""
     one, other = normalize_name(given), normalize_name(choice)
     if len(split_words(given)) != 1 or len(split_words(choice)) != 1:
         return False

@@ -1,6 +1,4 @@
-"""Prepares arguments: repairs what has only one meaning, validates the rest, or translates them for another
-tool.
-"""
+"""Prepares arguments: repairs what has one meaning, validates the rest, translates for another tool."""
 
 from __future__ import annotations
 

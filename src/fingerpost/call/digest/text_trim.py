@@ -1,6 +1,4 @@
-"""Trims long text to its beginning, its end and the passages relevant to the request. Converts web pages to
-text.
-"""
+"""Trims long text to its beginning, its end and relevant passages. Converts web pages to text."""
 
 from __future__ import annotations
 

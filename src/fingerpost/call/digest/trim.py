@@ -1,6 +1,4 @@
-"""Builds a digest within its token budget from a raw result: whole, summarised or trimmed, also as structured
-content.
-"""
+"""Builds a digest within its token budget from a raw result: whole, summarised or trimmed."""
 
 from __future__ import annotations
 

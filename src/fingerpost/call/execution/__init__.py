@@ -1,6 +1,4 @@
-"""Runs a permitted call: deadlines, retries, breakers, fallback, loops, cache, duplicates, background
-calls.
-"""
+"""Runs a permitted call: deadlines, retries, breakers, fallback, loops, cache, duplicates, background."""
 
 from fingerpost.call.execution.breaker import BreakerState as BreakerState
 from fingerpost.call.execution.concurrency import BackgroundCalls as BackgroundCalls

@@ -184,9 +184,7 @@ _STATE_WORDS = {
 
 
 class Admission:
-    """One attempt that a breaker admitted. Set `failure` if it failed; an interrupted attempt counts as
-    neither.
-    """
+    """One attempt that a breaker admitted. Set `failure` if it failed; interrupted counts as neither."""
 
     __slots__ = ("_breakers", "_server", "_ticket", "failure")
 

@@ -88,9 +88,7 @@ class SlotOwner:
 
     @classmethod
     def from_context(cls, context: CallContext) -> SlotOwner:
-        """Return the owner of a call's slot. Local programs share a caller name, so the conversation
-        distinguishes them.
-        """
+        """Return the owner of a call's slot. The conversation tells apart local programs of one name."""
         return cls(context.caller or "", context.conversation or "")
 
 
@@ -179,9 +177,7 @@ class SlotPool:
         max_lent: int = MAX_LENT,
         unbounded: Collection[str] = (),
     ) -> None:
-        """Calls to `unbounded` servers start other calls on them, so they need no slot: waiting would
-        deadlock.
-        """
+        """Calls to `unbounded` servers start other calls, so they need no slot: they would deadlock."""
         self._unbounded = frozenset(unbounded)
         self._per_server = per_server
         self._max_waiting = max_waiting
@@ -224,9 +220,7 @@ class SlotPool:
         queue.begin(owner)
 
     async def _wait(self, server: str, queue: _SlotQueue, owner: SlotOwner, until: float) -> bool:
-        """Return whether a slot became free in time. Uses a plain future and a timer, because under load
-        nearly every call waits.
-        """
+        """Return whether a slot became free in time. A plain future is fast: under load most calls wait."""
         waiting_of_caller = queue.number_waiting[owner.caller]
         if waiting_of_caller >= self._max_waiting or (
             waiting_of_caller and queue.number_waiting.total() >= MAX_WAITING

@@ -129,9 +129,7 @@ class LoopGuard:
         return reason
 
     def track(self, conversation: str | None, call: Call) -> TrackedStep:
-        """Count the call as running while the returned block is entered. Without a conversation, do
-        nothing.
-        """
+        """Count the call as running while the returned block is entered, if there is a conversation."""
         return TrackedStep(self._running, None if conversation is None else (conversation, call.fingerprint))
 
     def record_result(self, conversation: str, call: Call, result: str, *, tolerance: int = 1) -> None:
@@ -243,9 +241,7 @@ class DuplicateGuard:
             self._running.discard(key)
 
     def _refuse(self, key: DuplicateKey, call: Call) -> Execution | None:
-        """Return the refused execution of this call, or None if it may run. An interrupted write is refused
-        only once.
-        """
+        """Return the refused execution of this call, or None. An interrupted write is refused once."""
         if key in self._running:
             return _build_duplicate_refusal(
                 call,

@@ -45,9 +45,7 @@ _MAX_CHECKED_LENGTH = 64  # longer text cannot be just brackets and white space
 
 
 def is_empty_result(result: JsonObject) -> bool:
-    """Return whether a result has no structured content and only blank text or an empty list, object or
-    null.
-    """
+    """Return whether a result has no structured content and only blank text or an empty value."""
     if is_input_required(result):
         return False
     structured = result.get("structuredContent")

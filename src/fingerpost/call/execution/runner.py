@@ -297,9 +297,7 @@ def does_more(call: Call, *, than: Call) -> bool:
 
 
 def choose_best_result(results: list[ToolRunResult]) -> ToolRunResult:
-    """Return the result to report: one that may have taken effect, else the first non-empty, else the first
-    empty, else the first failure.
-    """
+    """Return the result that may have taken effect, else the first non-empty, else empty, else failure."""
     if len(results) == 1:
         return results[0]
     for result in results:

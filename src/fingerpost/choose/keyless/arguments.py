@@ -137,9 +137,7 @@ def find_option_values(
 
 
 def is_option_for_slot(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
-    """Return whether a mention refers to this parameter. A common word does so only next to a word of the
-    parameter.
-    """
+    """Return whether a mention refers to this parameter. A common word needs one of the parameter's words."""
     if str(value.reading).lower() not in ORDINARY_WORDS:
         return True
     content = {word for word in {*slot.words, *slot.description_words} - STOP_WORDS if len(word) > 2}
@@ -214,9 +212,7 @@ def _qualifies_noun(slot: ParameterSlot, words: list[re.Match[str]], place: int)
 
 
 def _match_name(name: tuple[str, ...], words: list[re.Match[str]], place: int) -> int | None:
-    """Return the index of the name's last word if the name starts at `place`, else None. Articles between the
-    words are skipped.
-    """
+    """Return the index of the last word of a name that starts at `place`, or None. Articles are skipped."""
     at = place
     for number, wanted in enumerate(name):
         while number and at < len(words) and words[at].group().lower() in _OPTION_ARTICLES:
@@ -889,18 +885,14 @@ def _selects_operation(slot: ParameterSlot) -> bool:
 
 
 def _takes_operation(slot: ParameterSlot, selector: ParameterSlot, operation: str) -> bool:
-    """Return whether the parameter is for this operation: "rename_file, copy_file: the new name" names its
-    operations.
-    """
+    """Return whether the parameter is for this operation: "rename_file, copy_file: the new name"."""
     found = _LISTED_FOR.match(slot.parameter.description)
     named = found["names"].split(", ") if found is not None else []
     return operation in named or not set(named) & set(selector.options)
 
 
 def _require(slot: ParameterSlot, slots: tuple[ParameterSlot, ...], texts: frozenset[str]) -> ParameterSlot:
-    """Return the slot as required if it takes a path or the text to write. Of `path` and `new_path`, the
-    first is the source.
-    """
+    """Return the slot as required if it takes a path or the text to write. `path` comes before `new_path`."""
     if ValueKind.PATH not in slot.kinds and not texts & set(slot.words):
         return slot
     names = {one.name for one in slots}

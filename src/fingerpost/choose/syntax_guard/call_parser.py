@@ -281,9 +281,7 @@ class BracketReader:
         self._quote = ""
 
     def find_end(self, text: str, start: int, *, final: bool = False) -> int | None:
-        """Return the end of the value that starts or continues at `start`, or None if it is not yet
-        complete.
-        """
+        """Return the end of the value that starts or continues at `start`, or None if incomplete."""
         self.at = start
         while True:
             pattern = _INSIDE_STRING[self._quote] if self._quote else self._outside

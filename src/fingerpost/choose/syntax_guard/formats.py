@@ -94,16 +94,12 @@ class ScanPosition:
 
     @property
     def accepts_lines(self) -> bool:
-        """Whether lines of a session or a YAML file can be a call of an unknown tool. They may also explain
-        how to do something.
-        """
+        """Whether lines of a session or YAML can be a call of an unknown tool, and no explanation."""
         return self.accepts_unknown_tools and not is_asking_how(self.request)
 
     @property
     def expects_call(self) -> bool:
-        """Whether program text can be a call of an unknown tool: it starts the answer, or a call is
-        announced.
-        """
+        """Whether program text can be a call of an unknown tool: at the start, or announced."""
         return self.accepts_lines and (not self.before.strip() or is_announcing_call(self.before))
 
     @property
@@ -127,18 +123,14 @@ class ScanPosition:
         return piece
 
     def find_end(self, start: int) -> int | None:
-        """Return the end of the bracketed value at `start`, or None if it is never closed. Raises
-        `MoreTextNeeded`.
-        """
+        """Return the end of the bracketed value at `start`, or None. Raises `MoreTextNeeded`."""
         length = find_value_end(self.text[start : self.limit], 0)
         if length is None and not self.is_closed:
             raise MoreTextNeeded
         return None if length is None else start + length
 
     def ends_line(self, end: int, ignored: str = " \t,;.`*_)]") -> bool:
-        """Return whether nothing else follows on the line. A value inside a sentence is content. Raises
-        `MoreTextNeeded`.
-        """
+        """Return whether nothing else follows on the line: else it is content. Raises `MoreTextNeeded`."""
         behind, complete = self.look_ahead(end, 40)
         line, newline, _ = behind.partition("\n")
         if not line.strip(ignored) and not newline and not complete:
@@ -242,9 +234,7 @@ def is_result_name(name: str) -> bool:
 
 
 def is_sure_token(inner: str) -> bool:
-    """Return whether the text between the pipes is a token even with spaces around it or when it is cut
-    off.
-    """
+    """Return whether the text between the pipes is a token even with spaces around it, or cut off."""
     plain = _TOKEN_SPELLING.sub("_", inner.strip())
     return any(pattern.fullmatch(plain) for pattern, _, _ in _TOKEN_TABLE) or bool(
         _CALLING_TOKEN.search(plain)

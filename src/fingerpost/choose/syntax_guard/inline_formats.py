@@ -130,9 +130,7 @@ def has_call_shape(text: str, request: str) -> bool:
 
 
 def _repeats_request(arguments: JsonObject, request: str) -> bool:
-    """Return whether every value comes from the request. This is typical of a call; a data record contains
-    new values.
-    """
+    """Return whether every value comes from the request, as in a call. A data record has new values."""
     asked = request.casefold()
     values = [re.findall(r"\w{2,}", str(value).casefold()) for value in arguments.values()]
     return bool(values) and all(any(word in asked for word in words) for words in values)
@@ -338,9 +336,7 @@ _PARAMETER_CHILD: Final = re.compile(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
 
 
 def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool) -> ScanVerdict:
-    """Examine a tag that ordinary markup uses too. It is a call only if it names a known tool or has
-    parameters.
-    """
+    """Examine a tag of ordinary markup. It is a call only if it names a known tool or has parameters."""
     is_invoke, unknown = normalize_tag_name(found[2]) == "invoke", position.accepts_unknown_tools
     if is_invoke and re.search(r"\bname\s*=", found[3]):
         behind, complete = position.look_ahead(found.end(), 60)
@@ -388,9 +384,7 @@ def _contains_call(position: ScanPosition, found: re.Match[str], block: str) -> 
 
 
 def _find_sure_names(position: ScanPosition, found: re.Match[str], block: str) -> tuple[str, ...]:
-    """Return the names in a weak tag that certainly belong to a call: in an attribute, or as the content of a
-    name tag.
-    """
+    """Return the names in a weak tag that certainly belong to a call: in an attribute or a name tag."""
     attribute = re.search(r"\b(?:name|tool|function)\s*=\s*[\"']?([\w.\-/:]{1,120})", found[3])
     if attribute is not None:
         return (attribute[1],)
@@ -710,9 +704,7 @@ def _examine_inline_label(position: ScanPosition, end: int) -> ScanVerdict:
 
 
 def _examine_labelled_program(position: ScanPosition, end: int) -> ScanVerdict | None:
-    """Examine `Let me see. Tool call: brew_tea(cups=2)` to the end of the line. Return None if it is not a
-    call.
-    """
+    """Examine `Let me see. Tool call: brew_tea(cups=2)` to the end of the line. None: not a call."""
     if not position.accepts_unknown_tools:
         return None
     rest, complete = position.look_ahead(end, 140)

@@ -191,9 +191,7 @@ def _is_decorated(found: re.Match[str], *, ends_line: bool) -> bool:
 
 
 def _examine_delimited_body(position: ScanPosition, found: re.Match[str], end: int) -> ScanVerdict | None:
-    """Examine a delimiter in a sentence or heading: it counts only if a call or its closing delimiter
-    follows.
-    """
+    """Examine a delimiter in a sentence or heading: a call or the closing delimiter must follow."""
     limit = end + _MAX_DELIMITED_LENGTH
     body = _DELIMITED_BODY.match(position.text, end, limit)
     if body is None or found["weak"]:
@@ -377,9 +375,7 @@ def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bo
 
 
 def _is_followed_by_input(position: ScanPosition, end: int, kind: str, *, named: bool) -> bool:
-    """Return whether the next non-empty line gives the input of this action. Raises `MoreTextNeeded` if this
-    is open.
-    """
+    """Return whether the next non-empty line is the input of this action. Raises `MoreTextNeeded`."""
     rest, complete = position.look_ahead(end, 400)
     if not rest.strip():
         if not complete:
@@ -602,9 +598,7 @@ _CODE_CALL_START: Final = re.compile(r"\[?\s{0,9}(?:print\(\s{0,9})?(?:[^\W\d][\
 
 
 def build_fence_closer(fence: str) -> re.Pattern[str]:
-    """Return the pattern of the closing fence. The line break before it is optional, because models omit
-    it.
-    """
+    """Return the pattern of the closing fence. Models omit the line break before it."""
     sign = re.escape(fence[0])
     return re.compile(rf"(?:\n[ \t>]{{0,12}}|(?<=[^\s{sign}])){sign}{{{len(fence)},}}[ \t]*(?=\n|\Z)")
 

@@ -112,9 +112,7 @@ def is_tool_like(name: str) -> bool:
 
 
 def describes_action(name: str) -> bool | None:
-    """Return whether a name describes an action or an actor (`find_flight`, `memory_helper`), or None if this
-    is uncertain.
-    """
+    """Return whether a name is of an action or actor (`find_flight`, `memory_helper`); None: uncertain."""
     own = _NAME_SEPARATOR.split(name)[-1]
     if _ACTION_NAME.fullmatch(own) is None:
         return False
@@ -129,9 +127,7 @@ def describes_action(name: str) -> bool | None:
 
 
 def is_namespaced(name: str) -> bool:
-    """Return whether a name has a namespace that models use for tools. It then is a tool's name, known or
-    not.
-    """
+    """Return whether a name has a namespace of tools. It then is a tool's name, known or not."""
     return _TOOL_NAMESPACE.match(name) is not None
 
 
@@ -165,9 +161,7 @@ _LOOK_BACK_LENGTH: Final = 240
 
 
 def is_asking_for_data(request: str) -> bool:
-    """Return whether this request asks for data or code. A value in the form of a call may then be
-    content.
-    """
+    """Return whether this request asks for data or code. The form of a call may then be content."""
     return _DATA_WANTED.search(request[:MAX_EXAMINED_LENGTH]) is not None
 
 

@@ -1,6 +1,4 @@
-"""Translate a request into English word by word: Hebrew by its lexicon, with names matched by sound, other
-languages by a table of words.
-"""
+"""Translate a request into English word by word: Hebrew by its lexicon, others by a table."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ _NO_NAMES: Final = SoundIndex()
 
 
 def gloss_words(text: str, names: SoundIndex = _NO_NAMES) -> Gloss:
-    """Return each word or idiom of the text with its English words, best first. Words without meaning have
-    none.
-    """
+    """Return each word or idiom of the text with its English words, best first, or with none."""
     known = get_lexicon()
     found = list(_iterate_glosses(list(tokenize(text[:MAX_GLOSSED_LENGTH])), known, names))
     if _is_conversion_question(found, known):

@@ -348,9 +348,7 @@ class Lexicon:
                 self._add_forms(generate_noun_forms(fold_word(word)), entry)
 
     def _add_forms(self, forms: Iterable[tuple[str, FormRank]], entry: LexiconEntry) -> None:
-        """Add the forms of an entry. The most certain of equal forms comes first, because they are generated
-        in that order.
-        """
+        """Add the forms of an entry. Of equal forms the most certain is generated first."""
         for form, rank in forms:
             known = self._forms.get(form)
             if known is None:
@@ -392,9 +390,7 @@ class Lexicon:
         return tuple(sorted(found.values(), key=lambda reading: reading.cost))
 
     def _find_same_sound(self, word: str) -> Iterator[tuple[int, LexiconEntry]]:
-        """Return words with another spelling and the same sound: `תכנית` and `תוכנית`, `תלגרם` and
-        `טלגרם`.
-        """
+        """Return words of the same sound: `תכנית` and `תוכנית`, `תלגרם` and `טלגרם`."""
         if self._alike is None:
             self._alike = self._build_sound_index()
         for form in self._alike.get(_fold_sound(word), ()):

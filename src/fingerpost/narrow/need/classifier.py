@@ -191,9 +191,7 @@ class NeedClassifier:
         log_odds: float,
         reasons: tuple[str, ...],
     ) -> tuple[float, tuple[str, ...]]:
-        """Add the score of the request that this one continues or refers to. A complete request is scored
-        alone.
-        """
+        """Add the score of the request that this one continues, unless this one is complete."""
         wants = not reading.cues.keys().isdisjoint(_TOOL_CUES)
         if (earlier := find_continued_request(text, history)) is not None:
             before, why = self._weigh_alone(earlier, signals)
@@ -302,9 +300,7 @@ def _to_log_odds(chance: float) -> float:
 def _explain_score(
     log_odds: float, shares: Sequence[CueContribution], finding: RuleFinding | None
 ) -> tuple[str, ...]:
-    """Return the reasons with the largest effect on the score. For a score near the middle, use both
-    sides.
-    """
+    """Return the reasons with the largest effect on the score; both sides near the middle."""
     side = 0.0 if abs(log_odds) < 0.4 else math.copysign(1.0, log_odds)
     points: dict[str, float] = defaultdict(float)
     words: list[tuple[float, str]] = []

@@ -129,9 +129,7 @@ class NeedFeatures:
 
 
 def cut_middle(text: str) -> str:
-    """Keep the beginning and the end of a long text. The actual request is usually there, pasted text in
-    between.
-    """
+    """Keep the beginning and end of a long text: pasted text is usually in between."""
     if len(text) > HEAD_LENGTH + TAIL_LENGTH:
         text = f"{text[:HEAD_LENGTH]}\n{text[-TAIL_LENGTH:]}"
     return text.replace("’", "'").replace("״", '"').replace("׳", "'")

@@ -275,9 +275,7 @@ def is_wishing_change(text: str) -> bool:
 
 
 def is_asking_whether(text: str) -> bool:
-    """Return whether the request asks if something exists or how much of it there is. The request then names
-    no specific item.
-    """
+    """Return whether the request asks if something exists or how much, so it names no item."""
     return is_only_asking(text) and _WHETHER_QUESTION.match(text.strip()) is not None
 
 

@@ -144,9 +144,7 @@ class MentionFinder:
                         yield Mention(kind=name.kind, name=target, text=text[start:stop])
 
     def _find_hebrew_names(self, glossed: Gloss) -> Iterator[Mention]:
-        """Find Hebrew words whose English is a server's full name: `גיטהאב`, or `שרת הזמן` with the word for
-        server.
-        """
+        """Find Hebrew words whose English is a server's full name: `גיטהאב`, or `שרת הזמן` with "server"."""
         for place, (hebrew_word, meanings) in enumerate(glossed):
             if hebrew_word.isascii() or not meanings:
                 continue
@@ -199,9 +197,7 @@ def _is_adjacent(text: str, stop: int) -> bool:
 
 
 def _is_capitalised(text: str, start: int) -> bool:
-    """Return whether the word is capitalized inside a lower-case sentence: `put it in Linear`. All capitals
-    are an abbreviation.
-    """
+    """Return whether the word is capitalized inside a sentence: `put it in Linear`, not `PUT`."""
     before = text[:start].rstrip()
     inside = bool(before) and before[-1] not in ".!?:\n\"'“(-"
     capital = text[start].isupper() and text[start + 1 : start + 2].islower()

@@ -156,9 +156,7 @@ def get_find_tools(run: RunState) -> tuple[JsonObject, ...]:
 
 
 def schedule_turn(run: RunState, *, final: bool, note: str) -> None:
-    """Schedule the model's next turn: a correction of its last reply or arguments, a choice of tools, or the
-    answer.
-    """
+    """Schedule the model's next turn: a correction of its last reply, a choice of tools, or the answer."""
     if note or should_refine_arguments(run):
         run.schedule(SystemTask.REFINE)
     run.schedule(SystemTask.GENERATE_DRAFT if final else SystemTask.TOOL_ROUTING)

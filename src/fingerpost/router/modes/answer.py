@@ -235,9 +235,7 @@ def has_client_format(run: RunState, request: ModelRequest) -> bool:
 
 
 async def extract_answer(run: RunState, request: ModelRequest, written: WrittenReply) -> WrittenReply:
-    """Return the answer from a turn in an internal format. Ask again if the caller requested a response
-    format.
-    """
+    """Return the answer from a turn in an internal format. A response format is asked for again."""
     if request.schema is not None and run.client_options.has_response_format:
         run.schedule(SystemTask.REFINE)
         messages = (*request.messages, Message(role="user", text=FORMAT_NOTE))
@@ -323,9 +321,7 @@ async def ask_prime(
 
 
 def _is_guarded(run: RunState) -> bool:
-    """Return whether invented tool syntax is removed. Answers in the caller's response format stay
-    unchanged.
-    """
+    """Return whether invented tool syntax is removed, as in all but a caller's response format."""
     return run.settings.flags.syntax_guard and not run.client_options.has_response_format
 
 

@@ -192,9 +192,7 @@ def is_waiting(outcome: Outcome) -> bool:
 
 
 def refuse_if_unanswerable(outcome: Outcome) -> Outcome:
-    """Return the outcome unchanged, or as failed if its tool asks something that a person cannot answer in
-    text.
-    """
+    """Return the outcome, as failed if its tool asks what a person cannot answer in text."""
     if not is_question(outcome) or _read_request(outcome) is not None:
         return outcome
     return refuse_question(outcome, f"{outcome.tool} asks a question that cannot be answered in text")

@@ -93,9 +93,7 @@ def _count_later_tokens(run: RunState) -> int:
 
 
 def _estimate_reserved_tokens(run: RunState, window: int) -> int:
-    """Estimate the tokens to reserve for the largest expected result of an offered tool and for the
-    answer.
-    """
+    """Estimate the tokens to reserve for the largest result of an offered tool and for the answer."""
     most = run.settings.digest.max_tokens
     sizes = [min(card.intelligence.response.typical_tokens.value, most) for card in run.get_cards()]
     wanted = max(sizes, default=0) + run.settings.choose.answer_tokens

@@ -402,9 +402,7 @@ class RunState:
         return part.removeprefix("\n\n") if self._earlier else part
 
     async def narrow(self, *, min_fit: float | None = None) -> Narrowing:
-        """Find the tools for the request. With `min_fit`, tools that fit so well are offered even if the
-        request seems to need none.
-        """
+        """Find the tools for the request. With `min_fit`, fitting tools are offered even without a need."""
         self.schedule(SystemTask.INTENT_DETECTION)
         options = self.options if min_fit is None else replace(self.options, asked_for_tools=True)
         found, events = await self._narrow_packet(options, min_fit=min_fit or 0.0)

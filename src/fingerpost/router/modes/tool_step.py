@@ -212,9 +212,7 @@ async def note_client_results(run: RunState) -> None:
 
 
 def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:
-    """Return why a person should check the call: it changes something after a result with signs of
-    injection.
-    """
+    """Return why a person should check the call: it changes something after signs of injection."""
     orders = [(step.tool, step.warnings[0]) for step in run.packet.tool_routing.steps if step.warnings]
     card = run.deps.get_snapshot().find(tool_call.name)
     if not orders or card is None or _get_card_effect(card, tool_call) is Effect.READ:
