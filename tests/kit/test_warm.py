@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -109,3 +110,38 @@ def test_the_terminal_it_is_given_is_its_own(tmp_path: Path) -> None:
     shown = os.read(own, 65_536)
     os.close(own)
     assert b"\x1b[" in shown  # colours are for terminals alone
+
+
+def test_a_recorded_server_lists_what_the_real_one_lists_and_lets_it_call(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Hello", encoding="utf-8")
+    client = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    begin = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    reading = {"name": "read_text_file", "arguments": {"path": str(tmp_path / "a.txt")}}
+    call = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": reading}
+
+    def ask(server: str, *messages: object) -> dict[int, object]:
+        done = subprocess.run(
+            [server, str(tmp_path)],
+            input="".join(json.dumps(message) + "\n" for message in messages),
+            env=surroundings(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+        return {one["id"]: one for one in map(json.loads, done.stdout.splitlines()) if "id" in one}
+
+    real = ask(program("mcp-server-filesystem"), *begin, call)
+    assert "Hello" in json.dumps(real[3])
+    recorded = f"{warm.folder()}/mcp-server-filesystem"
+    assert ask(recorded, *begin) == {1: real[1], 2: real[2]}  # from the real one, unless a test was earlier
+    assert ask(recorded, *begin) == {1: real[1], 2: real[2]}
+    assert ask(recorded, *begin, call) == real

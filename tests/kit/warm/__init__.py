@@ -3,13 +3,15 @@
 Loading the MCP library takes longer than most commands do. `zygote.py` loads it once for all test
 workers; `launch.py` is what a test starts in place of a program (our command, a server written in Python,
 a Python script): it hands its folder, environment, streams and arguments over, passes signals on, and
-ends as the program ended.
+ends as the program ended. Servers that cannot be forked (Node, another environment of Python) are started
+when a tool of theirs is called; until then `recorded.py` answers what they answered before.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +19,16 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Final, Self
 
+from tests.kit.programs import PATH
+
 ADDRESS: Final = "WARM_COMMAND_ADDRESS"  # not FINGERPOST_…: that would be a setting
 SERVERS: Final = ("mcp-server-fetch", "mcp-server-git", "mcp-server-time")
+RECORDED: Final = (
+    "mcp-server-everything",
+    "mcp-server-filesystem",
+    "mcp-server-memory",
+    "mcp-server-sqlite",
+)
 HERE: Final = Path(__file__).parent
 PATIENCE: Final = 60.0  # seconds
 
@@ -83,6 +93,15 @@ def folder() -> str:
 
 def _write_shims(folder: Path) -> None:
     for program in ("fingerpost", *SERVERS):
-        shim = folder / program
-        shim.write_text(f'#!/bin/sh\nexec {shlex.join(_launcher(program))} "$@"\n')
-        shim.chmod(0o700)
+        _write_shim(folder / program, _launcher(program))
+    (answers := folder / "answers").mkdir()
+    for program in RECORDED:
+        real = shutil.which(program, path=PATH)
+        if real is not None:
+            recorded = [sys.executable, "-I", "-S", str(HERE / "recorded.py"), str(answers), real]
+            _write_shim(folder / program, recorded)
+
+
+def _write_shim(shim: Path, command: list[str]) -> None:
+    shim.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    shim.chmod(0o700)
