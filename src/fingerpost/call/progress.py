@@ -176,9 +176,7 @@ def schedule_on_loop(seconds: float, action: Callable[[], None]) -> CancellableT
 
 
 class CallProgress:
-    """A context manager for a running call: `with CallProgress(…) as progress: await
-    call(on_progress=progress.report)`.
-    """
+    """A running call: `with CallProgress(…) as progress: await call(on_progress=progress.report)`."""
 
     def __init__(
         self,

@@ -68,9 +68,7 @@ class ClientOptions:
         return replace(request, options=self.options, model=self.model, max_tokens=limit)
 
     def get_tool_choice(self, *, has_called: bool) -> Json:
-        """Return the tool choice for the model. After a routed tool was called, it is `auto` unless tools are
-        forbidden.
-        """
+        """Return the tool choice for the model: `auto` after a routed tool was called, if tools may be."""
         if self.tool_choice is None or (has_called and not self.forbids_tools):
             return "auto"
         return self.tool_choice

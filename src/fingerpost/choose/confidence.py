@@ -236,9 +236,7 @@ def adapt_threshold(
 
 
 def _find_raised_threshold(seen: Sequence[tuple[float, bool]], bounds: ThresholdBounds) -> float:
-    """Return the lowest threshold above the configured one that reaches the target accuracy, or the highest
-    allowed one.
-    """
+    """Return the lowest threshold above the configured one that reaches the target, or the highest one."""
     for threshold in _list_thresholds(bounds.base, bounds.highest):
         share, count = _compute_share_right(seen, threshold, 1.1)
         if count and share >= bounds.target_accuracy:

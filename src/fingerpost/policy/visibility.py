@@ -1,6 +1,4 @@
-"""Which tools and servers a caller can see: those of which some call may pass the rules, and the
-catalog as each caller sees it.
-"""
+"""Which tools and servers a caller can see, because some call may pass the rules; the caller's catalog."""
 
 from __future__ import annotations
 

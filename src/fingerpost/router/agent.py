@@ -88,9 +88,7 @@ class AgentCounter:
         self._sums = _AgentTotals()
 
     def count(self, outcome: RouteOutcome | None, events: Iterable[Event], *, resumed: bool = False) -> None:
-        """Count one request. `outcome` is None if the request ended with an error. A resumed request was
-        counted as waiting before.
-        """
+        """Count one request. `outcome` is None after an error. A resumed one was waiting before."""
         with self._lock:
             sums = self._sums
             sums.requests += not resumed

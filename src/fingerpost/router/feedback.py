@@ -272,9 +272,7 @@ class FeedbackService:
         return await build_overview(self._settings, self._store, self._get_tools(), person=person)
 
     async def forget(self, *what: str, by: str, person: str | None = None) -> int:
-        """Delete learned data of these kinds (default: all), or one person's part of it. Return the number of
-        deleted entries.
-        """
+        """Delete learned data of these kinds (default: all), or one person's part. Return how many."""
         wanted = _parse_kinds(what, person)
         gone = sum([await self._forget_kind(one, person) for one in wanted])
         for one in wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
@@ -32,6 +32,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from fingerpost.errors import ServerReplyInvalid, ToolFailed
+from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Listing, ServerSpec, get_random_bits
 from fingerpost.records.json import MAX_DEPTH, encode_if_valid
 from fingerpost.servers.connection_state import ConnectionState, RetryPace
@@ -54,50 +55,31 @@ MAX_ROUNDS = 10
 FIRST_PAUSE = 0.05  # used when a server asks for the same request again without questions
 MAX_PAUSE = 0.25
 
-SendRound = Callable[[RequestContext], Awaitable[dict[str, Any]]]
+
+@frozen
+class _Exchange:
+    """A request of a caller, in all its rounds."""
+
+    method: str
+    params: Mapping[str, Any]
+    clock: RequestClock
+    quota: MessageQuota
+    on_progress: ProgressCallback | None = None
+    internal: bool = False  # it belongs to no caller
 
 
 def is_input_required(result: Mapping[str, Any]) -> bool:
     return result.get("resultType") == "input_required"
 
 
-async def run_rounds(
-    server: str,
-    first: dict[str, Any],
-    context: RequestContext,
-    clock: RequestClock,
-    quota: MessageQuota,
-    send: SendRound,
-) -> dict[str, Any]:
-    """Answer `input_required` results and send the request again until there is a final result. Raises
-    `FingerpostError`.
-    """
-    result, pause = first, FIRST_PAUSE
-    for _ in range(MAX_ROUNDS):
-        questions: object = result.get("inputRequests")
-        state: object = result.get("requestState")
-        if state is not None and not isinstance(state, str):
-            raise _build_invalid_reply(server, "its requestState is not text")
-        answers: JsonObject | None = None
-        if questions:
-            answers = await _collect_answers(server, questions, context, clock, quota)
-        else:
-            await anyio.sleep(pause)
-            pause = min(pause * 2, MAX_PAUSE)
-        result = await send(replace(context, input_responses=answers, request_state=state))
-        if not is_input_required(result):
-            return result
-    raise _build_invalid_reply(server, f"it still wanted input after {MAX_ROUNDS} rounds")
-
-
 async def _collect_answers(
-    server: str, questions: object, context: RequestContext, clock: RequestClock, quota: MessageQuota
+    server: str, questions: object, context: RequestContext, exchange: _Exchange
 ) -> JsonObject:
     """Ask the caller the questions one at a time, because a person reads one question at a time."""
     if not isinstance(questions, Mapping):
         raise _build_invalid_reply(server, "its inputRequests are not an object")
     asked = cast("Mapping[str, object]", questions)
-    quota.count_questions(len(asked))
+    exchange.quota.count_questions(len(asked))
     answers: dict[str, Json] = {}
     for name, question in asked.items():
         if not isinstance(question, Mapping):
@@ -108,7 +90,7 @@ async def _collect_answers(
         if not isinstance(method, str) or not isinstance(params, Mapping):
             raise _build_invalid_reply(server, f"its question {name!r:.60} names no method")
         answers[name] = await forward_question(
-            server, context.caller, method, cast("JsonObject", params), clock
+            server, context.caller, method, cast("JsonObject", params), exchange.clock
         )
     return answers
 
@@ -358,13 +340,14 @@ class ServerConnection:
             raise unlimited.build_error(method, server=self._spec.name)
         for may_repeat in (True, False):
             quota = MessageQuota(self._spec.name, self._limits)
+            exchange = _Exchange(
+                method=method, params=params, clock=clock, quota=quota, on_progress=on_progress
+            )
             try:
-                result = await self._exchange(method, params, context, on_progress, clock, quota)
+                result = await self._send(exchange, context)
                 if not self.modern or not is_input_required(result):
                     return result
-                return await self._answer_questions(
-                    result, method, params, context or RequestContext(), on_progress, clock, quota
-                )
+                return await self._answer_questions(result, exchange, context or RequestContext())
             except ToolFailed as error:
                 if not may_repeat or not self.modern or not _is_header_mismatch(method, error):
                     raise
@@ -372,39 +355,40 @@ class ServerConnection:
         raise AssertionError
 
     async def _answer_questions(
-        self,
-        result: dict[str, Any],
-        method: str,
-        params: Mapping[str, Any],
-        context: RequestContext,
-        on_progress: ProgressCallback | None,
-        clock: RequestClock,
-        quota: MessageQuota,
+        self, result: dict[str, Any], exchange: _Exchange, context: RequestContext
     ) -> dict[str, Any]:
-        """Return the result after its questions were answered, or the questions if the caller takes them."""
+        """Answer `input_required` results and repeat the request until there is a final result. Return the
+        questions if the caller takes them.
+        """
+        server = self._spec.name
         if context.caller is not None and context.caller.accepts_input_required:
             asked: object = result.get("inputRequests")
-            quota.count_questions(len(cast("JsonObject", asked)) if isinstance(asked, Mapping) else 0)
+            exchange.quota.count_questions(
+                len(cast("JsonObject", asked)) if isinstance(asked, Mapping) else 0
+            )
             return result
-        if context.caller is None and CALL_ID_META_KEY in (params.get("_meta") or ()):
+        if context.caller is None and CALL_ID_META_KEY in (exchange.params.get("_meta") or ()):
             return result  # the outer request asks the caller; this call has no caller
+        pause = FIRST_PAUSE
+        for _ in range(MAX_ROUNDS):
+            questions: object = result.get("inputRequests")
+            state: object = result.get("requestState")
+            if state is not None and not isinstance(state, str):
+                raise _build_invalid_reply(server, "its requestState is not text")
+            answers: JsonObject | None = None
+            if questions:
+                answers = await _collect_answers(server, questions, context, exchange)
+            else:
+                await anyio.sleep(pause)
+                pause = min(pause * 2, MAX_PAUSE)
+            result = await self._send(
+                exchange, replace(context, input_responses=answers, request_state=state)
+            )
+            if not is_input_required(result):
+                return result
+        raise _build_invalid_reply(server, f"it still wanted input after {MAX_ROUNDS} rounds")
 
-        async def send(round_context: RequestContext | None) -> dict[str, Any]:
-            return await self._exchange(method, params, round_context, on_progress, clock, quota)
-
-        return await run_rounds(self._spec.name, result, context, clock, quota, send)
-
-    async def _exchange(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        context: RequestContext | None,
-        on_progress: ProgressCallback | None,
-        clock: RequestClock,
-        quota: MessageQuota,
-        *,
-        internal: bool = False,
-    ) -> dict[str, Any]:
+    async def _send(self, exchange: _Exchange, context: RequestContext | None) -> dict[str, Any]:
         """Send one request. It ends when the connection closes or the server exceeds its quota."""
         # Random and not sequential: a reply with a wrong id must not match another caller's request.
         request = get_random_bits(52)
@@ -412,24 +396,26 @@ class ServerConnection:
             self._spec.name,
             request,
             context=context,
-            on_progress=on_progress,
-            clock=clock,
-            quota=quota,
+            on_progress=exchange.on_progress,
+            clock=exchange.clock,
+            quota=exchange.quota,
             secrets=self._secrets,
         )
         token = request if in_flight.wants_progress else None
-        full_params, headers = self._session.build_params(method, params, context, token=token)
+        method = exchange.method
+        full_params, headers = self._session.build_params(method, exchange.params, context, token=token)
         if context is not None and self._spec.identifies_callers and context.credentials is not None:
             headers["Authorization"] = context.credentials
-        in_flight.scope = clock.scope
-        self._registry.open(in_flight, internal=internal)
+        in_flight.scope = exchange.clock.scope
+        self._registry.open(in_flight, internal=exchange.internal)
         try:
             result = await self._transport.send_request(method, full_params, in_flight, headers=headers)
             in_flight.answered = True
             return await self._secrets.mask_async(result)
         except anyio.get_cancelled_exc_class():
             if in_flight.lost:
-                clock.loss = from_reply(self._spec.name, _build_closed_error(), failure=self.state.failure)
+                closed = MCPError(CONNECTION_CLOSED, "Connection closed")
+                exchange.clock.loss = from_reply(self._spec.name, closed, failure=self.state.failure)
             raise
         except ToolFailed as error:
             in_flight.answered = True
@@ -466,11 +452,7 @@ class ServerConnection:
                 raise
 
         return await read_listing(
-            self._spec,
-            ask_page,
-            self._limits,
-            modern=self.modern,
-            instructions=self._instructions,
+            self._spec, ask_page, self._limits, modern=self.modern, instructions=self._instructions
         )
 
     def learn_mirrored_headers(self, listing: Listing) -> None:
@@ -484,7 +466,8 @@ class ServerConnection:
         """Send a request that belongs to no caller. Raises `FingerpostError`."""
         quota = MessageQuota(self._spec.name, self._limits)
         with RequestClock(create_cancel_scope()) as clock:
-            return await self._exchange(method, params, context, None, clock, quota, internal=True)
+            exchange = _Exchange(method=method, params=params, clock=clock, quota=quota, internal=True)
+            return await self._send(exchange, context)
         raise clock.build_error(method, server=self._spec.name)
 
     async def probe(self) -> None:
@@ -548,7 +531,3 @@ def _get_product_name(info: Implementation | None) -> str | None:
     if info is None:
         return None
     return f"{info.name} {info.version}".strip()
-
-
-def _build_closed_error() -> MCPError:
-    return MCPError(CONNECTION_CLOSED, "Connection closed")

@@ -99,9 +99,7 @@ class Backoff:
         self.failures = 0  # consecutive
 
     def next_delay(self, pace: RetryPace, *, began: float, now: float) -> float:
-        """Count the end of the connection that was started at `began`, and return the seconds to wait before
-        the next attempt.
-        """
+        """Count the end of the connection started at `began`. Return the seconds to wait before the next."""
         if now - began >= STABLE_SECONDS:
             self.failures = 0
         if pace is RetryPace.NOW and self._may_retry_now(now):

@@ -30,15 +30,11 @@ class SessionForgotten(ServerUnavailable):
 
 
 class SessionRejected(SessionForgotten):
-    """The server rejected a request because of an unknown session. The request did not run, and a new
-    handshake is needed.
-    """
+    """The server does not know the session. The request did not run; a new handshake is needed."""
 
 
 class RequestInterrupted(SessionForgotten):
-    """The request was in flight when another request found that the session is unknown. Whether it ran is
-    unknown.
-    """
+    """Another request found that the session is unknown. Whether this one ran is unknown."""
 
 
 class SubscriptionEnded(ServerUnavailable):
@@ -54,9 +50,7 @@ class RequestNotSent(RequestNotExecuted):
 
 
 class ServerBusy(ServerUnavailable):
-    """The server cannot handle the request now. `retry_after` is the delay in seconds it asked for, if
-    any.
-    """
+    """The server cannot handle the request now. `retry_after` is the delay in seconds it asked for."""
 
     def __init__(
         self, message: str, *, server: str, hint: str | None = None, retry_after: float | None = None
@@ -125,18 +119,14 @@ def clean_text(text: str) -> str:
 
 
 def mark_continuation(error: FingerpostError, params: Mapping[str, object] | None) -> FingerpostError:
-    """Return an error with unknown outcome if the request continues an earlier one, because that one did
-    run.
-    """
+    """Return an error with unknown outcome if the request continues an earlier one, which did run."""
     if isinstance(error, RequestNotExecuted) and params and CONTINUATION_KEYS & params.keys():
         return ServerUnavailable(str(error), server=error.server, hint=UNKNOWN_OUTCOME)
     return error
 
 
 def build_connection_failure(error: FingerpostError, *, needs_user: bool = False) -> ConnectionFailure:
-    """Convert an error to the failure of the whole connection. With `needs_user`, trying again soon is of no
-    use.
-    """
+    """Convert an error to the connection's failure. `needs_user`: trying again soon is of no use."""
     pace = RetryPace.SOON
     if isinstance(error, SessionRejected):
         pace = RetryPace.NOW

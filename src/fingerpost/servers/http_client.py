@@ -160,9 +160,7 @@ class ReplyErrors:
         return ServerUnavailable(message, server=self._server, hint=UNKNOWN_OUTCOME)
 
     def build_session_lost(self) -> FingerpostError:
-        """Build the error for an unknown session. Ends the connection, so that the next call opens a new
-        one.
-        """
+        """Build the error for an unknown session. Ends the connection: the next call opens a new one."""
         message = f"{self._server} no longer knows our session; connecting again"
         error = SessionRejected(message, server=self._server, hint="the request did not run; send it again")
         if self._state.is_initialized:
@@ -641,9 +639,7 @@ class HttpEndpoint:
         return await self._http.connect(self._origin, addresses, self._tls)
 
     def _follow_redirect(self, answer: HttpResponse) -> bool:
-        """Return whether the request must be sent again to the redirect's target. The new target is kept for
-        later requests.
-        """
+        """Return whether to send the request again to the redirect's target, which is kept."""
         target = resolve_redirect(self._url, answer.status, answer.location)
         if target is None:
             return False
@@ -776,9 +772,7 @@ class _SharedTransport(httpx2.AsyncBaseTransport):
 
 
 def _load_trust() -> tuple[ssl.SSLContext, RouteBlocked | None]:
-    """Load the trusted certificates. If that fails, return a context that trusts none, so only servers
-    without TLS work.
-    """
+    """Load the trusted certificates, or a context that trusts none: servers without TLS still work."""
     try:
         return httpx2.create_ssl_context(), None
     except OSError as error:

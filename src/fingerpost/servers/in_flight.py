@@ -148,9 +148,7 @@ class InFlightRequest:
             await self._deliver(method, self._secrets.mask(admitted))
 
     def admit(self, method: str, params: JsonObject) -> JsonObject | None:
-        """Count a notification or ping and return the part to forward, or None. Exceeding the limit ends the
-        request.
-        """
+        """Count a notification or ping. Return the part to forward, or None. The limit ends the request."""
         if self.failure is not None:
             return None
         try:
@@ -236,9 +234,7 @@ class InFlightRequest:
         return left
 
     async def answer_server(self, method: str, params: JsonObject) -> JsonObject:
-        """Return the caller's answer to a question of the server. Raises `MCPError`, which is sent to the
-        server.
-        """
+        """Return the caller's answer to a question of the server. Raises `MCPError` for the server."""
         if (refusal := self.count_question(params)) is not None:
             raise refusal
         return await self.ask_caller(method, params)
@@ -259,9 +255,7 @@ class InFlightRequest:
             raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
 
     def count_question(self, params: JsonObject) -> MCPError | None:
-        """Count a question. Return the error for the server if the question is refused, else None. Exceeding
-        the limit ends the request.
-        """
+        """Count a question. Return the error if it is refused, else None. The limit ends the request."""
         if self.failure is None:
             try:
                 fault = self._quota.count_question(params)
@@ -300,9 +294,7 @@ class RequestRegistry:
         now: Callable[[], float] = time.monotonic,
         secrets: ServerSecrets | None = None,
     ) -> None:
-        """`on_notification` receives notifications that belong to no request, with the key of the only caller
-        who may receive them.
-        """
+        """`on_notification` gets notifications of no request, with the key of the only caller for them."""
         self._server = server
         own = secrets or NO_SECRETS
         self._on_notification: NotificationCallback = lambda method, params, caller: on_notification(
@@ -472,9 +464,7 @@ class OpenServerRequests:
         self._open: set[RequestId] = set()
 
     def admit(self, request: RequestId) -> bool:
-        """Return whether a request is accepted. A request whose id cannot be encoded is not, since it could
-        not be answered.
-        """
+        """Return whether a request is accepted. One whose id cannot be encoded could not be answered."""
         unwritable = isinstance(request, str) and has_lone_surrogate(request)
         if unwritable or request in self._open or len(self._open) >= MAX_OPEN_SERVER_REQUESTS:
             logger.debug("%s: a request was dropped, %d are open", self._server, len(self._open))

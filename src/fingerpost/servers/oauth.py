@@ -143,9 +143,7 @@ class OAuthSignIn(BaseModel):
 
 
 class OAuthTokenStorage:
-    """The library's token storage, backed by `SignInStore`. It also stores what the sign-in flow
-    discovered.
-    """
+    """The library's token storage, backed by `SignInStore`, with what the sign-in flow discovered."""
 
     def __init__(self, store: SignInStore, server: str, sign_in: OAuthSignIn) -> None:
         self._store = store
@@ -451,9 +449,7 @@ async def _fetch_authority(client: httpx2.AsyncClient, issuer: str) -> OAuthMeta
 
 
 async def _read_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, JsonObject]:
-    """Send a request to an authorization server. Return the status and the object it answered with, empty if
-    it is none.
-    """
+    """Send a request to an authorization server. Return the status and the object it answered with."""
     answer = await client.send(request, stream=True)
     try:
         body = bytearray()
@@ -752,9 +748,7 @@ async def sign_in_user(
     open_page: Callable[[str], Awaitable[None]],
     wait_for_answer: Callable[[], Awaitable[Mapping[str, str]]],
 ) -> None:
-    """Sign one user in at the page given to `open_page`, which leads back to `redirect` with an answer.
-    Raises `FingerpostError`.
-    """
+    """Sign one user in at the page given to `open_page`, which leads back to `redirect`."""
 
     async def wait_for_code() -> AuthorizationCodeResult:
         return _read_code(await wait_for_answer())

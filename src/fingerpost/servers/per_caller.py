@@ -97,9 +97,7 @@ class CallerConnections:
         return None if own is None or own.is_closed else own
 
     def open_in_background(self, key: str, tasks: TaskGroup, deps: ConnectDeps) -> CallerConnection | None:
-        """Start opening a connection for a caller. Return None if the limit is reached or it was started
-        already.
-        """
+        """Start opening a connection for a caller. Return None at the limit, or if it was started."""
         if key in self._own or (len(self._own) >= self._max_callers and not self._list_idle()):
             return None
         self._make_room()

@@ -350,15 +350,11 @@ class ServerPool:
                 await other.spec.precheck.note_write(call, spec, context)
 
     def get_listing(self, name: str) -> Listing | None:
-        """Return the last listing, or None if the server was never listed. It is kept while the server is
-        down.
-        """
+        """Return the last listing, or None if there was none. It is kept while the server is down."""
         return self._get_supervisor(name).listing
 
     def get_resources(self, name: str) -> ServerResources | None:
-        """Return capabilities, resources and prompts of the server, or None if it was never up or is
-        disabled.
-        """
+        """Return capabilities, resources and prompts, or None if the server was never up or is disabled."""
         supervisor = self._get_supervisor(name)
         return None if supervisor.disabled else supervisor.resource_cache.resources
 
@@ -503,9 +499,7 @@ class ServerPool:
         return await self._load_user_authorization(self.get_spec(name), user) is not None
 
     async def sign_out(self, name: str, *, user: str | None = None) -> SignOutResult:
-        """Delete the stored sign-in to a server, or that of one user, and revoke its tokens. Open connections
-        stay.
-        """
+        """Delete the stored sign-in to a server, or a user's, and revoke it. Open connections stay."""
         spec, connect = self.get_spec(name), await self._library.load()
         return await connect.sign_out(spec, self._get_tokens(), user)
 

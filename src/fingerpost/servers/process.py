@@ -1,6 +1,4 @@
-"""Child processes: starting, stopping, registration with the watchdog, and what they write: the last bytes,
-and log files.
-"""
+"""Child processes: start, stop, registration with the watchdog, their last output and log files."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ async def wait_for_exit(process: Process, seconds: float) -> bool:
 
 
 async def terminate(process: Process) -> None:
-    """Stop the child and all its descendants: close stdin, then SIGTERM, then SIGKILL, each with a time
-    limit.
-    """
+    """Stop the child and its descendants: close stdin, SIGTERM, SIGKILL, each with a time limit."""
     assert process.stdin is not None
     below = await anyio.to_thread.run_sync(find_descendants, process.pid)
     with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -152,9 +148,7 @@ class WatchdogClient:
             self._send(b"")
 
     def add_mark(self, mark: str) -> None:
-        """Register a mark. Every process with it is killed when we exit, even before its process id is
-        known.
-        """
+        """Register a mark. Processes with it are killed when we exit, even before their id is known."""
         with self._lock:
             self._marks.add(mark)
             self._send(b"?%s\n" % mark.encode())
@@ -208,9 +202,7 @@ class WatchdogClient:
 
 
 def _detach(process: subprocess.Popen[bytes]) -> None:
-    """Suppress the warnings about a running process and an open pipe. The watchdog outlives us
-    intentionally.
-    """
+    """Suppress the warnings about a running process and an open pipe: the watchdog outlives us."""
     process.returncode = 0
     cast("IO[bytes]", process.stdin).close()
 

@@ -190,9 +190,7 @@ class _LineStream:
         return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
     async def write(self, message: Mapping[str, Any] | bytes) -> None:
-        """Write a message, whole even if the task is cancelled. A reader that does not read ends the
-        connection.
-        """
+        """Write a message, whole even if cancelled. A reader that does not read ends the connection."""
         data = message if isinstance(message, bytes) else encode(message)
         try:
             async with self._lock:

@@ -147,9 +147,7 @@ class CallerChannel(Protocol):
 
     @property
     def authorization(self) -> CallerAuthorization | None:
-        """The caller's `Authorization` header, sent only to servers configured to receive it, or the token to
-        exchange.
-        """
+        """The caller's `Authorization` header, for servers configured to get it, or the token to exchange."""
         ...
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:

@@ -388,9 +388,7 @@ class FunctionTool:
     definition: JsonObject
 
     async def run(self, arguments: Mapping[str, Any]) -> object:
-        """Call the function with JSON arguments converted to its annotated types. A synchronous function runs
-        in a thread.
-        """
+        """Call the function with arguments converted to its types; a synchronous one in a thread."""
         read = self.arguments.model_validate(arguments)
         values = {name: getattr(read, name) for name in read.model_fields_set}
         if inspect.iscoroutinefunction(self.function):

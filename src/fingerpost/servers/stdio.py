@@ -176,9 +176,7 @@ class ChildServer:
                     self._open_requests.close(item.message.id)
 
     async def watch_exit(self) -> None:
-        """Detect the child's exit even if a grandchild keeps the pipes open, so that no end of file
-        arrives.
-        """
+        """Detect the child's exit, even if a grandchild keeps the pipes open."""
         while self._process.returncode is None:  # noqa: ASYNC110 - there is no event for it
             await anyio.sleep(EXIT_POLL_SECONDS)
         await anyio.sleep(EXIT_POLL_SECONDS)  # its last output may still be in the pipe
@@ -202,9 +200,7 @@ class ChildServer:
         await self._to_session.send(SessionMessage(parsed))
 
     async def _fail_oversized(self, edges: bytes) -> bool:
-        """Fail the request whose reply is too large. Return whether it was found; the id may be at the end of
-        the line.
-        """
+        """Fail the request whose reply is too large. Return whether it was found."""
         request = find_answered_request(edges, self._waiting)
         if request is None:
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -406,29 +406,6 @@ MAX_PINGS = 8  # pings of one request answered at the same time; more are ignore
 EVENTS_PER_TURN = 100  # events read before other tasks run
 
 
-@dataclass(slots=True)
-class _ReadCursor:
-    """Position in a stream, used to resume it."""
-
-    last_id: str | None = None
-    retry_ms: int | None = None
-    new_events: int = 0  # events not received before
-    events: int = 0  # all events
-    pings: int = 0  # pings being answered
-
-    def note_event(self, event: SseEvent) -> None:
-        self.events += 1
-        if event.event_id != self.last_id if event.event_id else event.data:
-            self.new_events += 1
-        self.last_id = event.event_id or self.last_id
-        self.retry_ms = event.retry_ms if event.retry_ms is not None else self.retry_ms
-
-    def get_pause(self, empty: int) -> float:
-        """Return the seconds to wait before resuming, after `empty` responses without new events."""
-        wanted = DEFAULT_RECONNECTION_DELAY_MS if self.retry_ms is None else self.retry_ms
-        return max(wanted / 1000, min(MAX_STREAM_PAUSE, FIRST_STREAM_PAUSE * 2**empty))
-
-
 class DirectHttp:
     """Direct requests to one server after the handshake."""
 
@@ -443,16 +420,16 @@ class DirectHttp:
         registry: RequestRegistry,
         modern: bool,
     ) -> None:
-        self._server = server
-        self._endpoint = endpoint
-        self._limit = limits.response_bytes
-        self._state = state
-        self._registry = registry
+        self.server = server
+        self.endpoint = endpoint
+        self.limit = limits.response_bytes
+        self.state = state
+        self.registry = registry
+        self.modern = modern
+        self.session = transport.session_id
+        self.url = transport.url
+        self.replies = ReplyErrors(server, state)
         self._tasks: TaskGroup = transport.tasks
-        self._modern = modern
-        self._session = transport.session_id
-        self._url = transport.url
-        self._replies = ReplyErrors(server, state)
 
     async def send_request(
         self,
@@ -464,272 +441,227 @@ class DirectHttp:
     ) -> dict[str, Any]:
         """Send a request and return the raw result. Raises `FingerpostError`."""
         body = encode({"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params})
+        exchange = _HttpExchange(self, in_flight, headers)
         try:
-            answer = await self._endpoint.post(body, headers)
-            reply = await self._read_reply(answer, in_flight, headers)
+            reply = await exchange.read_reply(await self.endpoint.post(body, headers))
         except anyio.get_cancelled_exc_class():
             # The modern protocol cancels by closing the connection, which has already happened.
-            if not self._modern:
-                self._run_in_background(self._cancel, in_flight.request, headers)
+            if not self.modern:
+                with contextlib.suppress(RuntimeError):  # the task group has ended
+                    self._tasks.start_soon(exchange.cancel)
             raise
         except OSError as error:
-            self._state.request_probe()
-            raise mark_continuation(self._build_connection_error(error), params) from error
+            self.state.request_probe()
+            build = build_not_sent if isinstance(error, ConnectFailed) else build_connection_broken
+            raise mark_continuation(build(self.server, error), params) from error
         except RequestNotExecuted as error:
             if (known := mark_continuation(error, params)) is not error:
                 raise known from error
             raise
         if "result" in reply:
             return reply["result"]
-        raise self._build_error(reply["error"])
+        fault = reply["error"]
+        mcp = MCPError(fault["code"], fault["message"], fault.get("data"))
+        raise from_reply(self.server, mcp, failure=self.state.failure)
 
-    def _build_error(self, error: Mapping[str, Any]) -> FingerpostError:
-        mcp = MCPError(error["code"], error["message"], error.get("data"))
-        return from_reply(self._server, mcp, failure=self._state.failure)
 
-    async def _read_reply(
-        self, answer: HttpResponse, in_flight: InFlightRequest, headers: Mapping[str, str]
-    ) -> dict[str, Any]:
-        """Return the reply to a request, from its response or from the resumed stream."""
-        cursor = _ReadCursor()
+class _HttpExchange:
+    """One request in flight: its response, the position in its stream, and the server's questions."""
+
+    def __init__(self, http: DirectHttp, in_flight: InFlightRequest, headers: Mapping[str, str]) -> None:
+        self._http = http
+        self._in_flight = in_flight
+        self._headers = headers
+        self._last_id: str | None = None  # of the last event, to resume the stream
+        self._retry_ms: int | None = None
+        self._new_events = 0  # events not received before
+        self._events = 0  # all events
+        self._pings = 0  # pings being answered
+
+    async def read_reply(self, answer: HttpResponse) -> dict[str, Any]:
+        """Return the reply, from the response or from the resumed stream."""
         try:
-            found = await self._read_response(answer, in_flight, cursor, headers)
+            found = await self._read_response(answer)
         except BaseException:
             answer.abort()
             raise
         answer.release()
         if found is not None:
             return found
-        if cursor.last_id is None or self._modern:
-            raise self._replies.build_cut_short()
-        return await self._resume(in_flight, cursor, headers)
+        if self._last_id is None or self._http.modern:
+            raise self._http.replies.build_cut_short()
+        return await self._resume()
 
-    async def _read_response(
-        self,
-        answer: HttpResponse,
-        in_flight: InFlightRequest,
-        cursor: _ReadCursor,
-        headers: Mapping[str, str],
-    ) -> dict[str, Any] | None:
+    async def _read_response(self, answer: HttpResponse) -> dict[str, Any] | None:
         """Return the reply, or None if the stream broke before it."""
-        kind = answer.kind
         if answer.status >= 300 or answer.status in EMPTY_STATUSES:
             return await self._read_refusal(answer)
-        if kind == JSON_TYPE:
-            return await self._parse_reply(await answer.read_all(), in_flight.request)
-        if kind != EVENT_STREAM_TYPE:
-            raise self._replies.build_not_mcp(kind)
+        if answer.kind == JSON_TYPE:
+            message = await self._parse(await answer.read_all())
+            if "method" in message:
+                why = "is not a reply"
+                raise self._http.replies.build_unreadable(why)
+            return self._check_reply_id(message)
+        if answer.kind != EVENT_STREAM_TYPE:
+            raise self._http.replies.build_not_mcp(answer.kind)
         try:
-            return await self._read_stream(answer, in_flight, cursor, headers)
+            return await self._read_stream(answer)
         except OSError:
-            self._state.request_probe()
+            self._http.state.request_probe()
             return None
-
-    def _build_connection_error(self, error: OSError) -> FingerpostError:
-        return (build_not_sent if isinstance(error, ConnectFailed) else build_connection_broken)(
-            self._server, error
-        )
-
-    def _run_in_background(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        """Run this in the background while the connection is open."""
-        with contextlib.suppress(RuntimeError):  # the task group has ended
-            self._tasks.start_soon(work, *arguments)
 
     async def _read_refusal(self, answer: HttpResponse) -> dict[str, Any]:
         """Return the server's error message if it sent one. Otherwise raise the error for its status."""
-        status = answer.status
+        status, replies = answer.status, self._http.replies
         if (location := answer.leads_to) is not None:
-            raise self._replies.build_redirected(self._url, status, location)
+            raise replies.build_redirected(self._http.url, status, location)
         reply: dict[str, Any] | None = None
         if answer.kind == JSON_TYPE:
             with contextlib.suppress(InvalidMessage, FingerpostError):
                 reply = await read_envelope(await answer.read_all())
         if reply is not None and "error" not in reply:
             reply = None
-        if is_session_lost(status, reply["error"]["code"] if reply else None, self._session):
-            raise self._replies.build_session_lost()
+        if is_session_lost(status, reply["error"]["code"] if reply else None, self._http.session):
+            raise replies.build_session_lost()
         if reply is not None and status not in (401, 403):
             return reply
-        raise self._replies.build_refused(status, answer.retry_after)
+        raise replies.build_refused(status, answer.retry_after)
 
-    async def _parse_reply(self, data: bytes, request: RequestId) -> dict[str, Any]:
+    async def _parse(self, data: bytes) -> dict[str, Any]:
         try:
-            message = await read_envelope(data)
+            return await read_envelope(data)
         except InvalidMessage as why:
-            raise self._replies.build_unreadable(str(why)) from None
-        if "method" in message:
-            why = "is not a reply"
-            raise self._replies.build_unreadable(why)
-        return self._check_reply_id(message, request)
+            raise self._http.replies.build_unreadable(str(why)) from None
 
-    def _check_reply_id(self, message: dict[str, Any], request: RequestId) -> dict[str, Any]:
-        found = message.get("id")
+    def _check_reply_id(self, message: dict[str, Any]) -> dict[str, Any]:
+        found, request = message.get("id"), self._in_flight.request
         # An id returned as text instead of a number is accepted. An error may have no id.
         if found == request or str(found) == str(request) or (found is None and "error" in message):
             return message
-        raise self._replies.build_wrong_id(found)
+        raise self._http.replies.build_wrong_id(found)
 
-    async def _read_stream(
-        self,
-        answer: HttpResponse,
-        in_flight: InFlightRequest,
-        cursor: _ReadCursor,
-        headers: Mapping[str, str],
-    ) -> dict[str, Any] | None:
-        """Return the reply from a stream and forward everything before it, or None if it ended without a
-        reply.
-        """
-        events = SseStream(answer.read_chunk, event_limit=self._limit, whole_limit=self._limit)
+    async def _read_stream(self, answer: HttpResponse) -> dict[str, Any] | None:
+        """Return the reply from a stream and forward all before it, or None if it ended before."""
+        limit = self._http.limit
+        events = SseStream(answer.read_chunk, event_limit=limit, whole_limit=limit)
         try:
-            return await self._read_events(events, in_flight, cursor, headers)
+            found = await self._read_until_question(events)
+            return found if found is None or "method" not in found else await self._read_on(events, found)
         except SseEventTooLarge:
-            raise build_too_large(self._server, self._limit) from None
+            raise build_too_large(self._http.server, limit) from None
 
-    async def _read_events(
-        self, events: SseStream, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
-    ) -> dict[str, Any] | None:
-        found = await self._read_until_question(events, in_flight, cursor)
-        if found is None or "method" not in found:
-            return found
-        return await self._read_answering(events, in_flight, cursor, headers, found)
-
-    async def _read_until_question(
-        self, events: SseStream, in_flight: InFlightRequest, cursor: _ReadCursor
-    ) -> dict[str, Any] | None:
+    async def _read_until_question(self, events: SseStream) -> dict[str, Any] | None:
         """Return the next reply or question and forward notifications."""
+        in_flight = self._in_flight
         while (event := await events.read_event()) is not None:
-            cursor.note_event(event)
-            if cursor.events % EVENTS_PER_TURN == 0:
+            self._note_event(event)
+            if self._events % EVENTS_PER_TURN == 0:
                 await anyio.lowlevel.checkpoint()
-            message = await self._parse_event(event)
-            if message is None:
+            if event.kind != "message" or not event.data:
                 continue
+            message = await self._parse(event.data)
             if "method" not in message:
-                return self._check_reply_id(message, in_flight.request)
+                return self._check_reply_id(message)
             if "id" in message:
                 return message
-            await self._registry.handle_notification(
-                message["method"], message.get("params") or {}, in_flight
-            )
+            params = message.get("params") or {}
+            await self._http.registry.handle_notification(message["method"], params, in_flight)
             if in_flight.failure is not None:
                 raise in_flight.failure
         return None
 
-    async def _read_answering(
-        self,
-        events: SseStream,
-        in_flight: InFlightRequest,
-        cursor: _ReadCursor,
-        headers: Mapping[str, str],
-        first_question: dict[str, Any] | None,
-    ) -> dict[str, Any] | None:
+    def _note_event(self, event: SseEvent) -> None:
+        self._events += 1
+        if event.event_id != self._last_id if event.event_id else event.data:
+            self._new_events += 1
+        self._last_id = event.event_id or self._last_id
+        self._retry_ms = event.retry_ms if event.retry_ms is not None else self._retry_ms
+
+    async def _read_on(self, events: SseStream, found: dict[str, Any] | None) -> dict[str, Any] | None:
         """Read on while questions are answered, because the server may send more or cancel a question."""
         error: Exception | None = None
         async with anyio.create_task_group() as tasks:
             try:
-                while first_question is not None and "method" in first_question:
-                    self._handle_question(first_question, in_flight, cursor, headers, tasks)
-                    first_question = await self._read_until_question(events, in_flight, cursor)
+                while found is not None and "method" in found:
+                    self._handle_question(found, tasks)
+                    found = await self._read_until_question(events)
             except Exception as raised:  # noqa: BLE001 - out of the group as itself, not as a group
                 error = raised
             tasks.cancel_scope.cancel()
         if error is not None:
             raise error
-        return first_question
+        return found
 
-    def _handle_question(
-        self,
-        question: dict[str, Any],
-        in_flight: InFlightRequest,
-        cursor: _ReadCursor,
-        headers: Mapping[str, str],
-        tasks: TaskGroup,
-    ) -> None:
+    def _handle_question(self, question: dict[str, Any], tasks: TaskGroup) -> None:
         """Answer a question in the background. Raises `LimitReached` if there are too many."""
+        in_flight = self._in_flight
         if question["method"] == "ping":
-            if in_flight.admit("ping", {}) is not None and cursor.pings < MAX_PINGS:
-                cursor.pings += 1
-                tasks.start_soon(self._answer_ping, question, cursor, headers)
+            if in_flight.admit("ping", {}) is not None and self._pings < MAX_PINGS:
+                self._pings += 1
+                tasks.start_soon(self._answer_ping, question)
         else:
             refusal = in_flight.count_question(question.get("params") or {})
-            tasks.start_soon(self._answer, question, refusal, in_flight, headers)
+            tasks.start_soon(self._answer, question, refusal)
         if in_flight.failure is not None:
             raise in_flight.failure
 
-    async def _parse_event(self, event: SseEvent) -> dict[str, Any] | None:
-        if event.kind != "message" or not event.data:
-            return None
-        try:
-            return await read_envelope(event.data)
-        except InvalidMessage as why:
-            raise self._replies.build_unreadable(str(why)) from None
-
-    async def _resume(
-        self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
-    ) -> dict[str, Any]:
+    async def _resume(self) -> dict[str, Any]:
         """Resume a broken stream, as legacy servers support it."""
         failures = empty = 0
         while failures < MAX_RECONNECTION_ATTEMPTS and empty < MAX_EMPTY_RESPONSES:
-            await anyio.sleep(cursor.get_pause(empty))
-            new_events_before = cursor.new_events
+            wanted = DEFAULT_RECONNECTION_DELAY_MS if self._retry_ms is None else self._retry_ms
+            await anyio.sleep(max(wanted / 1000, min(MAX_STREAM_PAUSE, FIRST_STREAM_PAUSE * 2**empty)))
+            new_events_before = self._new_events
             try:
-                found = await self._read_resumed(in_flight, cursor, headers)
+                found = await self._read_resumed()
             except OSError:
                 failures += 1
             else:
                 if found is not None:
                     return found
                 empty += 1
-            if cursor.new_events > new_events_before:
+            if self._new_events > new_events_before:
                 failures = empty = 0
-        raise self._replies.build_cut_short()
+        raise self._http.replies.build_cut_short()
 
-    async def _read_resumed(
-        self, in_flight: InFlightRequest, cursor: _ReadCursor, headers: Mapping[str, str]
-    ) -> dict[str, Any] | None:
+    async def _read_resumed(self) -> dict[str, Any] | None:
         """Like `_read_stream`, after the last received event. Raises `OSError`."""
-        answer = await self._endpoint.resume_stream(cursor.last_id or "", headers)
+        answer = await self._http.endpoint.resume_stream(self._last_id or "", self._headers)
         try:
             if answer.status != 200 or answer.kind != EVENT_STREAM_TYPE:
                 message = "there is no stream"
                 raise ConnectionError(message)
-            return await self._read_stream(answer, in_flight, cursor, headers)
+            return await self._read_stream(answer)
         finally:
             answer.abort()
 
-    async def _answer(
-        self,
-        question: dict[str, Any],
-        refusal: MCPError | None,
-        in_flight: InFlightRequest,
-        headers: Mapping[str, str],
-    ) -> None:
+    async def _answer(self, question: dict[str, Any], refusal: MCPError | None) -> None:
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": question["id"]}
         try:
             if refusal is not None:
                 raise refusal
-            reply["result"] = await in_flight.ask_caller(question["method"], question.get("params") or {})
+            params = question.get("params") or {}
+            reply["result"] = await self._in_flight.ask_caller(question["method"], params)
         except MCPError as error:
             reply["error"] = error.error.model_dump(mode="json", exclude_none=True)
-        await self._notify(reply, headers)
+        await self._notify(reply)
 
-    async def _answer_ping(
-        self, ping: dict[str, Any], cursor: _ReadCursor, headers: Mapping[str, str]
-    ) -> None:
+    async def _answer_ping(self, ping: dict[str, Any]) -> None:
         try:
-            await self._notify({"jsonrpc": "2.0", "id": ping["id"], "result": {}}, headers)
+            await self._notify({"jsonrpc": "2.0", "id": ping["id"], "result": {}})
         finally:
-            cursor.pings -= 1
+            self._pings -= 1
 
-    async def _cancel(self, request: RequestId, headers: Mapping[str, str]) -> None:
-        params = {"requestId": request, "reason": "the caller stopped waiting"}
-        await self._notify({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, headers)
+    async def cancel(self) -> None:
+        """Tell the server that the caller stopped waiting."""
+        params = {"requestId": self._in_flight.request, "reason": "the caller stopped waiting"}
+        await self._notify({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
-    async def _notify(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    async def _notify(self, message: Mapping[str, Any]) -> None:
         """Send a message without a reply. It runs in the background, so all errors are handled here."""
         try:
             with anyio.move_on_after(NOTICE_SECONDS):
-                answer = await self._endpoint.post(encode(message), headers)
+                answer = await self._http.endpoint.post(encode(message), self._headers)
                 try:
                     await answer.read_all()
                 except BaseException:
@@ -739,4 +671,4 @@ class DirectHttp:
         except (OSError, FingerpostError):
             pass
         except Exception:
-            logger.exception("%s could not be sent a message", self._server)
+            logger.exception("%s could not be sent a message", self._http.server)

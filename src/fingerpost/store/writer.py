@@ -605,9 +605,7 @@ class StorePart:
     def _write_soon(
         self, function: Callable[Concatenate[Connection, A], object], /, *args: A.args, **named: A.kwargs
     ) -> None:
-        """Call `function` in one of the next transactions, in any order. Returns at once. The write may be
-        lost while the disk is blocked.
-        """
+        """Call `function` soon, in any order. Returns at once. May be lost while the disk is blocked."""
 
         def call(connection: Connection) -> object:
             return function(connection, *args, **named)
