@@ -135,8 +135,11 @@ def measure_idle_gateway(console: Console) -> None:
             while setup.starts < MANY:
                 time.sleep(0.2)
             time.sleep(30)
+            programs = ("server.py", "model.py")  # of servers, and of the encoder
             children = [
-                one for one in process.children(recursive=True) if "server.py" in " ".join(one.cmdline())
+                one
+                for one in process.children(recursive=True)
+                if any(Path(part).name in programs for part in one.cmdline())
             ]
             memory = [one.memory_info().rss / 2**20 for one in (process, *children)]
             table.add_row(lifecycle, str(len(children)), f"{memory[0]:.0f}", f"{sum(memory[1:]):.0f}")

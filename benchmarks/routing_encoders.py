@@ -11,7 +11,7 @@ from training.sets import FAMILIES, LICENSED
 from fingerpost import Settings
 from fingerpost.narrow.components import NarrowComponents, build_default_components
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, get_default_vectors_folder
-from fingerpost.narrow.dense.encoder import TOKENIZER_FILE_NAME, WEIGHTS_FILE_NAME
+from fingerpost.narrow.dense.model import TOKENIZER_FILE_NAME, WEIGHTS_FILE_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

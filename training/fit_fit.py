@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from fingerpost.evals.metrics import compute_auc
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
-from fingerpost.narrow.dense.encoder import TOKENIZER_FILE_NAME, WEIGHTS_FILE_NAME
+from fingerpost.narrow.dense.model import TOKENIZER_FILE_NAME, WEIGHTS_FILE_NAME
 from fingerpost.narrow.features import Rows
 from fingerpost.narrow.fusion import (
     FIT_FEATURES,

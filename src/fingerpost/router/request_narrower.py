@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
@@ -26,6 +27,7 @@ from fingerpost.events import (
 from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
 from fingerpost.llm.content import to_text_only
 from fingerpost.narrow.components import build_default_components
+from fingerpost.narrow.dense.encoder import model_processes
 from fingerpost.narrow.feedback import (
     Corrections,
     PastDecisions,
@@ -205,8 +207,14 @@ class RequestNarrower:
         visibility: VisibilityCache | None = None,
         tasks: TaskGroup | None = None,
         scorers: Sequence[Scorer] = (),
+        encoder_idle_seconds: float | None = None,
     ) -> None:
-        """`scorers` are those of programs and packages."""
+        """`scorers` are those of programs and packages. With `encoder_idle_seconds`, the encoder runs in a
+        process of its own, which ends after that time without a text (0: when this is closed).
+        """
+        self._processes = ExitStack()
+        if encoder_idle_seconds is not None:
+            self._processes.enter_context(model_processes.use(encoder_idle_seconds))
         self._settings = settings
         self._events = events
         self._store = store
@@ -275,6 +283,7 @@ class RequestNarrower:
     async def close(self) -> None:
         """Stop background tasks."""
         await anyio.to_thread.run_sync(self._narrower.close)
+        await anyio.to_thread.run_sync(self._processes.close)
 
     async def narrow(self, snapshot: Snapshot, text: str, options: NarrowOptions) -> Narrowing:
         """Narrow a request and record it in the journal as a new packet."""

@@ -226,6 +226,7 @@ class Router:
         self._opened = False  # whether the router was ever opened
         self._open = False
         self.is_warming_up = False  # a request would wait for what is being loaded
+        self.frees_encoder = False  # the encoder runs in a process of its own, which ends when it is idle
         self.configuration: Configuration | None = None  # None: its settings files are not followed
         self._profile_polling: anyio.CancelScope | None = None
 
@@ -673,6 +674,7 @@ class Router:
             visibility=self._visibility,
             tasks=self._tasks,
             scorers=self.extensions.scorers,
+            encoder_idle_seconds=self.settings.lifecycle.idle_seconds if self.frees_encoder else None,
         )
 
     async def _close_narrower(self) -> None:

@@ -298,7 +298,8 @@ class LifecycleSettings(Section):
         default=300.0,
         ge=0,
         le=86_400 * 7,
-        description="A program is stopped after this long without calls, s; 0: never",
+        description="A program is stopped after this long without calls, s, and so is the encoder of a "
+        "gateway; 0: never",
     )
     relist_days: float = Field(
         default=7.0, ge=0, description="Age at which a kept list is read again in the background, days"

@@ -7,18 +7,23 @@ import json
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
-from fingerpost.narrow.dense.encoder import TOKENIZER_FILE_NAME, WordPieceTokenizer
+from fingerpost.narrow.dense.encoder import model_processes
+from fingerpost.narrow.dense.model import TOKENIZER_FILE_NAME, WordPieceTokenizer
 from fingerpost.narrow.scorer import clean_line
 from fingerpost.settings.model import NarrowSettings
 from tests.kit.programs import ROOT
 from tests.kit.scorers import EVERYDAY, ask, best
+from tests.requirements import proves
 
 pytestmark = pytest.mark.skipif(not OnnxEncoder().is_installed, reason="the weights are not in this checkout")
 
@@ -97,12 +102,72 @@ def test_the_library_that_runs_the_model_notes_nothing_for_its_maker(tmp_path: P
     assert [*tmp_path.rglob("*")] == []
 
 
+@pytest.mark.process
+@proves("S12")
+def test_a_process_of_its_own_gives_the_same_vectors_also_if_it_is_killed(encoder: OnnxEncoder) -> None:
+    texts = ["read the file notes.txt", "", "\ud800 half", "שלום 你好 привет", *map(str, range(40))]
+    with model_processes.use(0):
+        first = encoder.encode(texts[0])
+        [child] = find_encoder_processes()
+        with ThreadPoolExecutor(8) as threads:
+            found = threads.map(encoder.encode, texts)
+            tools = threads.map(encoder.encode_texts, ([text] for text in texts))
+            child.kill()
+            found, tools = list(found), list(tools)
+        assert child not in find_encoder_processes()
+    assert find_encoder_processes() == []
+    assert np.array_equal(first, encoder.encode(texts[0]))
+    for text, vector, [tool] in zip(texts, found, tools, strict=True):
+        assert np.array_equal(vector, encoder.encode(text)), text
+        assert np.array_equal(tool, vector), text
+
+
+@pytest.mark.process
+@proves("S12")
+def test_an_idle_process_ends_and_is_started_again(encoder: OnnxEncoder) -> None:
+    with model_processes.use(0.01):
+        first = encoder.encode("a word")
+        until = time.monotonic() + 60
+        while find_encoder_processes():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert np.array_equal(first, encoder.encode("a word"))
+
+
+@pytest.mark.process
+@proves("S12")
+def test_without_the_process_tools_are_found_by_words_alone(
+    encoder: OnnxEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "numpy.py").write_text("import os\nos._exit(3)", "utf-8")  # what the process imports first
+    with model_processes.use(0), DenseScorer(encoder) as scorer:
+        scorer.prepare(EVERYDAY)
+        assert scorer.wait(30)
+        find_encoder_processes()[0].kill()
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        assert np.isnan(scorer.scores(ask("read it"), EVERYDAY)).all()
+        assert np.isnan(scorer.scores(ask("send it"), EVERYDAY)).all()
+        assert find_encoder_processes() == []  # it is not started for each request
+    assert [record.getMessage() for record in caplog.records] == [
+        "meanings cannot be compared: the process of the routing encoder is not available: it ended twice"
+    ]
+
+
+def find_encoder_processes() -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            found += [child] if "model.py" in " ".join(child.cmdline()) else []
+    return found
+
+
 # Of the tokens that the package `tokenizers` 0.23.3 makes of all descriptions and requests in training/data.
 TOKENS_OF_TRAINING_DATA = "39102ef66a274ee906c6f21d837eec0af0e6e2e870289f8b3afd73fb6ea5e853"
 
 
 def test_tokens_are_those_of_the_package_that_the_encoder_was_trained_with() -> None:
-    tokenizer = WordPieceTokenizer(ROOT / "src/fingerpost/narrow/dense" / TOKENIZER_FILE_NAME)
+    file = ROOT / "src/fingerpost/narrow/dense" / TOKENIZER_FILE_NAME
+    tokenizer = WordPieceTokenizer(json.loads(file.read_bytes()))
     for line in Path(__file__).with_name("tokens.jsonl").read_text("utf-8").splitlines():
         case = json.loads(line)
         assert tokenizer.encode(case["text"]) == case["ids"], case["text"]

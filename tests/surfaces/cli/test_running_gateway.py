@@ -11,13 +11,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+import httpx2
+import psutil
 import pytest
 
 from fingerpost.surfaces.http.local_callers import MARK
@@ -87,11 +89,12 @@ class Gateway:
 
 
 @contextmanager
-def start_gateway(person: CommandLine, *command: str) -> Generator[Gateway]:
+def start_gateway(person: CommandLine, *command: str, with_encoder: bool = False) -> Generator[Gateway]:
+    build = person.cold_command if with_encoder else person.command  # the encoder is a child of the former
     process = subprocess.Popen(
-        person.command(*(command or ("serve", "--port", "0", "--json"))),
+        build(*(command or ("serve", "--port", "0", "--json"))),
         cwd=person.home,
-        env=person.environment,
+        env={**person.environment, "FINGERPOST_FLAGS__DENSE_SCORES": str(with_encoder)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -138,6 +141,34 @@ def test_a_command_uses_the_running_server_of_a_gateway_unless_it_is_standalone(
         gateway.ends()
         assert not path.exists()
         assert not path.with_suffix(".key").exists()
+
+
+@proves("S12")
+def test_the_encoder_of_a_gateway_is_a_process_that_may_be_killed_and_ends_with_it(
+    person: CommandLine, sleepy: SleepyServer
+) -> None:
+    def wait_for_encoder(*others: psutil.Process) -> psutil.Process:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            for child in running.children():
+                with suppress(psutil.Error):
+                    if child not in others and "model.py" in " ".join(child.cmdline()):
+                        return child
+            time.sleep(0.05)
+        raise TimeoutError
+
+    with start_gateway(person, with_encoder=True) as gateway:
+        running = psutil.Process(gateway.process.pid)
+        first = wait_for_encoder()  # the gateway warms up
+        assert set(first.environ()) <= {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "LC_CTYPE"}
+        first.kill()
+        assert gateway.process.stdout is not None
+        address = json.loads("{" + "".join(iter(gateway.process.stdout.readline, "}\n")) + "}")["address"]
+        body = {"model": "fingerpost", "messages": [{"role": "user", "content": "is it cold in Oslo?"}]}
+        httpx2.post(f"{address}/v1/chat/completions", json=body, timeout=PATIENCE).raise_for_status()
+        second = wait_for_encoder(first)
+        gateway.ends(signal.SIGKILL)
+        second.wait(PATIENCE)
 
 
 @proves("S5")

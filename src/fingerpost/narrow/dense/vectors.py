@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sqlite3
-import sys
 import threading
 import time
 import zlib
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 
 from fingerpost.errors import FingerpostError, ModelError
 from fingerpost.narrow.dense.encoder import TextEncoder, Vector, get_batch_encoder
+from fingerpost.narrow.dense.model import lower_priority
 from fingerpost.narrow.remote_models import BODY_STATUSES
 
 WHOLE_REQUEST_WEIGHT: Final = 0.5  # weight of the whole request when its best sentence counts too
@@ -204,7 +203,6 @@ class VectorCache:
 
 MAX_PAUSE_S: Final = 0.25  # a busy router must not stop the index forever
 CLOSE_TIMEOUT_S: Final = 5.0
-LOW_PRIORITY: Final = 10
 
 
 class EncodingQueue:
@@ -296,7 +294,7 @@ class EncodingQueue:
             self._mark_done(items)
             if first:  # not earlier: threads that the model starts would inherit the priority
                 first = False
-                _lower_priority()
+                lower_priority()
 
     def _wait_for_next(self) -> Mapping[bytes, str]:
         """Return the next texts, or none when this thread must end."""
@@ -324,13 +322,6 @@ class EncodingQueue:
             taken = {key: self._waiting.pop(key) for key in list(islice(wanted, self._batch))}
             self._in_progress.update(taken)
             return taken
-
-
-def _lower_priority() -> None:
-    """Lower the priority of this thread only. Only Linux supports this."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)
 
 
 SAVE_BATCH: Final = 64

@@ -108,6 +108,7 @@ def has_servers(loaded: Loaded) -> bool:
 async def open_service_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """Open the router of a service: also without servers, and it applies changes of its settings files."""
     async with open_any_router(loaded, standalone=True, follow=True) as router:
+        router.frees_encoder = True
         yield router
 
 
