@@ -564,7 +564,7 @@ class _HttpExchange:
                 return self._check_reply_id(message)
             if "id" in message:
                 return message
-            params = message.get("params") or {}
+            params: dict[str, Any] = message.get("params") or {}
             await self._http.registry.handle_notification(message["method"], params, in_flight)
             if in_flight.failure is not None:
                 raise in_flight.failure
@@ -640,7 +640,7 @@ class _HttpExchange:
         try:
             if refusal is not None:
                 raise refusal
-            params = question.get("params") or {}
+            params: dict[str, Any] = question.get("params") or {}
             reply["result"] = await self._in_flight.ask_caller(question["method"], params)
         except MCPError as error:
             reply["error"] = error.error.model_dump(mode="json", exclude_none=True)

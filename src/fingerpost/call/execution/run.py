@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 
 from fingerpost.call.execution.concurrency import SlotOwner, ToolDeadline, loop_time
@@ -13,48 +14,40 @@ from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, La
 from fingerpost.servers.requests import CallerChannel, RequestContext
 
 
+@dataclass(slots=True, eq=False)
 class CallRun:
-    """The state of one running call. Every step of its execution reads and changes this object."""
+    """The state of one running call. Every step of its execution reads and changes this object.
 
-    __slots__ = (
-        "asked_at", "asked_caller", "attempts", "began", "call", "context", "fallbacks", "in_flight",
-        "latency", "on_progress", "owner", "permit", "request_context", "sent", "time", "tool",
-        "tool_permit", "until", "waited",
-    )  # fmt: skip
+    `request_context` holds data exchanged between the caller and the server beside the call.
+    """
 
-    def __init__(
-        self,
-        call: Call,
-        permit: Permit,
-        context: CallContext,
-        *,
-        latency: LatencyProfile | None,
-        fallbacks: FallbackSource = NO_FALLBACKS,
-        on_progress: ProgressReporter | None = None,
-        request_context: RequestContext | None = None,
-    ) -> None:
-        """`request_context` holds data exchanged between the caller and the server beside the call."""
-        self.call = call  # as requested
-        self.permit = permit
-        self.context = context
-        self.latency = latency
-        self.fallbacks = fallbacks
-        self.on_progress = on_progress
-        self.request_context = request_context
-        self.owner = SlotOwner.from_context(context)
-        self.until = math.inf if context.seconds is None else loop_time() + context.seconds
-        self.attempts: list[Attempt] = []
-        self.in_flight: Call | None = None  # a write whose outcome is not known
-        self.asked_caller = False  # the server has asked the caller something
-        # The tool in use: the requested one or a fallback.
-        self.tool = call
-        self.tool_permit = permit
-        self.time = ToolDeadline(math.inf, until=self.until)  # for all attempts of this tool
-        # The current attempt.
-        self.began: datetime = utc_now()
-        self.waited = 0.0  # for a slot, or before a retry
-        self.asked_at: float | None = None  # when the server was asked; None if it was not
-        self.sent = False
+    call: Call  # as requested
+    permit: Permit
+    context: CallContext
+    _: KW_ONLY
+    latency: LatencyProfile | None
+    fallbacks: FallbackSource = NO_FALLBACKS
+    on_progress: ProgressReporter | None = None
+    request_context: RequestContext | None = None
+    owner: SlotOwner = field(init=False)
+    until: float = field(init=False)
+    attempts: list[Attempt] = field(init=False, default_factory=list[Attempt])
+    in_flight: Call | None = field(init=False, default=None)  # a write whose outcome is not known
+    asked_caller: bool = field(init=False, default=False)  # the server has asked the caller something
+    # The tool in use: the requested one or a fallback, and the time for all its attempts.
+    tool: Call = field(init=False)
+    tool_permit: Permit = field(init=False)
+    time: ToolDeadline = field(init=False)
+    # The current attempt.
+    began: datetime = field(init=False, default_factory=utc_now)
+    waited: float = field(init=False, default=0.0)  # for a slot, or before a retry
+    asked_at: float | None = field(init=False, default=None)  # when the server was asked, if it was
+    sent: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.owner = SlotOwner.from_context(self.context)
+        self.until = math.inf if self.context.seconds is None else loop_time() + self.context.seconds
+        self.begin_tool(self.call, self.permit, seconds=math.inf)
 
     @property
     def caller(self) -> CallerChannel | None:

@@ -47,7 +47,6 @@ from fingerpost.events import (
     AttemptStarted,
     DeferredRecorder,
     Event,
-    EventRecorder,
     EventSink,
     FallbackTaken,
     ImmediateRecorder,
@@ -69,125 +68,6 @@ from fingerpost.records.json import is_large_value
 from fingerpost.servers.requests import CALL_ID_META_KEY
 from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.tasks import run_in_thread
-
-
-class AttemptRunner:
-    """Runs attempts. Failures are returned as values; only cancellation is raised."""
-
-    def __init__(
-        self,
-        upstream: ToolUpstream,
-        *,
-        slots: SlotPool,
-        breakers: BreakerRegistry,
-        events: EventRecorder,
-        journal: DurableAppend,
-        hurry: Callable[[str], None],
-        check_tool: Callable[[Call], None],
-        announce_write: WriteAnnouncer,
-    ) -> None:
-        """`check_tool` raises if a tool is no longer the one for which the call was permitted.
-        `announce_write` runs before a call that may change something is sent.
-        """
-        self._upstream = upstream
-        self._slots = slots
-        self._breakers = breakers
-        self._events = events
-        self._journal = journal
-        self._hurry = hurry
-        self._check_tool = check_tool
-        self._announce_write = announce_write
-
-    async def attempt(self, run: CallRun, *, waited: float) -> JsonObject | Failure:
-        """Try the run's tool once and record the result. `waited` is the pause before this attempt."""
-        call = run.tool
-        run.begin_attempt(waited=waited)
-        try:
-            # Checked before waiting for a slot, so that an open breaker fails fast.
-            self._breakers.check(call.server)
-            async with _SlotLease(self._slots, run):
-                with self._breakers.admit(call.server) as admission:
-                    outcome = await self._connect_and_call(run)
-                    admission.failure = outcome if isinstance(outcome, Failure) else None
-        except AttemptRefused as refused:
-            outcome = refused.failure
-        except anyio.get_cancelled_exc_class():
-            self.record_finished(run, run.finish_attempt(build_cancelled_failure(call, sent=run.sent)))
-            raise
-        self.record_finished(run, run.finish_attempt(outcome if isinstance(outcome, Failure) else None))
-        if call.effect is not Effect.READ:
-            self._hurry(run.packet_id)  # until it is on disk, other processes must treat the call as lost
-        return outcome
-
-    async def _connect_and_call(self, run: CallRun) -> JsonObject | Failure:
-        """Connect the server, record the start, and send the call. The attempt owns the deadline."""
-        call = run.tool
-        run.asked_at = loop_time()
-        try:
-            with self._upstream.hold(call.server):  # it is not stopped as idle meanwhile
-                await self._upstream.ensure(call.server, timeout=run.time.remaining)
-                self._check_tool(call)  # the server may have reconnected with another tool of this name
-                await self._record_start(run)
-                clock = self._start_clock(run)
-                try:
-                    with clock:
-                        result = await self._upstream.call(
-                            call.server,
-                            call.name,
-                            call.arguments,
-                            clock=clock,
-                            on_progress=run.on_progress,
-                            meta={CALL_ID_META_KEY: run.context.call_id},
-                            context=run.request_context,
-                        )
-                        normalized = normalize_result(result, call)
-                        return classify_result(normalized, call, takes_rounds=run.takes_rounds) or normalized
-                finally:
-                    run.asked_caller = run.asked_caller or clock.was_paused
-                raise clock.build_error(call.tool, server=call.server)
-        except Exception as error:  # noqa: BLE001 - every upstream error is a failed attempt
-            failure = explain_exception(error, call, sent=run.sent)
-            return replace(failure, server_fault=False) if run.time.is_cut_short else failure
-
-    def _start_clock(self, run: CallRun) -> SlotClock:
-        """Return the deadline of the request that is sent now. Raises `ToolTimeout` if no time is left."""
-        seconds = run.time.remaining
-        if seconds <= 0:
-            raise _build_no_time_error(run.tool)
-        run.mark_sent()
-        return SlotClock(self._slots, run.tool.server, run.owner, timeout=seconds, until=run.until)
-
-    async def _record_start(self, run: CallRun) -> None:
-        """Record that a call is about to be sent. For writes, return only when the record is on disk."""
-        fields: dict[str, Any] = {
-            "packet_id": run.packet_id,
-            "call_id": run.context.call_id,
-            "tool": run.tool.tool,
-            "number": run.attempt_number,
-            "call_fingerprint": run.tool.fingerprint,
-            "permit": run.tool_permit.given_by,
-            "fallback": run.is_fallback,
-        }
-        if run.tool.effect is Effect.READ:
-            self._events.record(AttemptStarted, **fields)
-            return
-        event = AttemptStarted(**fields)
-        await self._announce_write(run.tool, run.context)
-        await self._append_to_journal(run, event)
-        self._events.emit(event)
-
-    async def _append_to_journal(self, run: CallRun, event: Event) -> None:
-        with anyio.move_on_at(run.time.expires_at):
-            await self._journal(event)
-            return
-        message = "the store did not confirm in time that the call is about to be made, so it was not made"
-        raise StoreUnavailable(message, hint="check the disk of the database, then try again")
-
-    def record_finished(self, run: CallRun, attempt: Attempt) -> None:
-        """Record an attempt that has ended."""
-        self._events.record(
-            AttemptFinished, packet_id=run.packet_id, call_id=run.context.call_id, attempt=attempt
-        )
 
 
 class _SlotLease:
@@ -333,6 +213,14 @@ class CallRunner:
         clock: TimeSource = time.monotonic,
         random_number: Callable[[], float] = random.random,
     ) -> None:
+        """`check_tool` raises if a tool is no longer the one for which the call was permitted.
+        `announce_write` runs before a call that may change something is sent.
+        """
+        self._upstream = upstream
+        self._journal = journal
+        self._hurry = hurry
+        self._check_tool = check_tool
+        self._announce_write = announce_write
         self._settings = settings
         self._flags = flags
         # A failing sink must not affect a running call.
@@ -345,17 +233,7 @@ class CallRunner:
             seconds=settings.breaker_seconds,
         )
         self._breakers = BreakerRegistry(limits, events=self._events, clock=clock)
-        slots = SlotPool(per_server=settings.concurrency, unbounded=unbounded)
-        self._attempts = AttemptRunner(
-            upstream,
-            slots=slots,
-            breakers=self._breakers,
-            events=self._events,
-            journal=journal,
-            hurry=hurry,
-            check_tool=check_tool,
-            announce_write=announce_write,
-        )
+        self._slots = SlotPool(per_server=settings.concurrency, unbounded=unbounded)
         self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
         self._duplicates = DuplicateGuard(clock=clock)
         entries = settings.cache_entries if flags.result_cache else 0
@@ -433,7 +311,7 @@ class CallRunner:
         """Return a permit for a fallback call, which the policy checks like any other."""
         if does_more(call, than=run.call):
             reason = f"skipped: it could {call.effect}, which {run.call.tool} would not"
-            self._attempts.record_finished(run, run.skip_fallback(call, reason))
+            self._record_finished(run, run.skip_fallback(call, reason))
             return None
         try:
             permit = await run.fallbacks.permit_fallback(call, run.context)
@@ -442,7 +320,7 @@ class CallRunner:
             permit = None
         if permit is None or permit.call_fingerprint != call.fingerprint:
             reason = "skipped: not permitted as a fallback"
-            self._attempts.record_finished(run, run.skip_fallback(call, reason))
+            self._record_finished(run, run.skip_fallback(call, reason))
             return None
         return permit
 
@@ -463,12 +341,12 @@ class CallRunner:
         cached = self._cache.find(call, run.context) if cacheable else None
         if cached is not None:
             run.begin_attempt()
-            self._attempts.record_finished(run, run.finish_attempt(None, cached=cached))
+            self._record_finished(run, run.finish_attempt(None, cached=cached))
             return ToolRunResult(call, cached.result)
         epoch = self._cache.get_epoch(call.server)
         failures, pause = 0, 0.0
         try:
-            while isinstance(outcome := await self._attempts.attempt(run, waited=pause), Failure):
+            while isinstance(outcome := await self._attempt(run, waited=pause), Failure):
                 failures += 1
                 wait = self._find_retry_wait(run, outcome, failures)
                 if wait is None:
@@ -483,6 +361,97 @@ class CallRunner:
         if cacheable and not run.has_started_dialogue:
             await self._cache_result(call, run.context, outcome, epoch)
         return ToolRunResult(call, outcome)
+
+    async def _attempt(self, run: CallRun, *, waited: float) -> JsonObject | Failure:
+        """Try the run's tool once and record the result. `waited` is the pause before this attempt."""
+        call = run.tool
+        run.begin_attempt(waited=waited)
+        try:
+            # Checked before waiting for a slot, so that an open breaker fails fast.
+            self._breakers.check(call.server)
+            async with _SlotLease(self._slots, run):
+                with self._breakers.admit(call.server) as admission:
+                    outcome = await self._connect_and_call(run)
+                    admission.failure = outcome if isinstance(outcome, Failure) else None
+        except AttemptRefused as refused:
+            outcome = refused.failure
+        except anyio.get_cancelled_exc_class():
+            self._record_finished(run, run.finish_attempt(build_cancelled_failure(call, sent=run.sent)))
+            raise
+        self._record_finished(run, run.finish_attempt(outcome if isinstance(outcome, Failure) else None))
+        if call.effect is not Effect.READ:
+            self._hurry(run.packet_id)  # until it is on disk, other processes must treat the call as lost
+        return outcome
+
+    async def _connect_and_call(self, run: CallRun) -> JsonObject | Failure:
+        """Connect the server, record the start, and send the call. The attempt owns the deadline."""
+        call = run.tool
+        run.asked_at = loop_time()
+        try:
+            with self._upstream.hold(call.server):  # it is not stopped as idle meanwhile
+                await self._upstream.ensure(call.server, timeout=run.time.remaining)
+                self._check_tool(call)  # the server may have reconnected with another tool of this name
+                await self._record_start(run)
+                clock = self._start_clock(run)
+                try:
+                    with clock:
+                        result = await self._upstream.call(
+                            call.server,
+                            call.name,
+                            call.arguments,
+                            clock=clock,
+                            on_progress=run.on_progress,
+                            meta={CALL_ID_META_KEY: run.context.call_id},
+                            context=run.request_context,
+                        )
+                        normalized = normalize_result(result, call)
+                        return classify_result(normalized, call, takes_rounds=run.takes_rounds) or normalized
+                finally:
+                    run.asked_caller = run.asked_caller or clock.was_paused
+                raise clock.build_error(call.tool, server=call.server)
+        except Exception as error:  # noqa: BLE001 - every upstream error is a failed attempt
+            failure = explain_exception(error, call, sent=run.sent)
+            return replace(failure, server_fault=False) if run.time.is_cut_short else failure
+
+    def _start_clock(self, run: CallRun) -> SlotClock:
+        """Return the deadline of the request that is sent now. Raises `ToolTimeout` if no time is left."""
+        seconds = run.time.remaining
+        if seconds <= 0:
+            raise _build_no_time_error(run.tool)
+        run.mark_sent()
+        return SlotClock(self._slots, run.tool.server, run.owner, timeout=seconds, until=run.until)
+
+    async def _record_start(self, run: CallRun) -> None:
+        """Record that a call is about to be sent. For writes, return only when the record is on disk."""
+        fields: dict[str, Any] = {
+            "packet_id": run.packet_id,
+            "call_id": run.context.call_id,
+            "tool": run.tool.tool,
+            "number": run.attempt_number,
+            "call_fingerprint": run.tool.fingerprint,
+            "permit": run.tool_permit.given_by,
+            "fallback": run.is_fallback,
+        }
+        if run.tool.effect is Effect.READ:
+            self._events.record(AttemptStarted, **fields)
+            return
+        event = AttemptStarted(**fields)
+        await self._announce_write(run.tool, run.context)
+        await self._append_to_journal(run, event)
+        self._events.emit(event)
+
+    async def _append_to_journal(self, run: CallRun, event: Event) -> None:
+        with anyio.move_on_at(run.time.expires_at):
+            await self._journal(event)
+            return
+        message = "the store did not confirm in time that the call is about to be made, so it was not made"
+        raise StoreUnavailable(message, hint="check the disk of the database, then try again")
+
+    def _record_finished(self, run: CallRun, attempt: Attempt) -> None:
+        """Record an attempt that has ended."""
+        self._events.record(
+            AttemptFinished, packet_id=run.packet_id, call_id=run.context.call_id, attempt=attempt
+        )
 
     def _find_retry_wait(self, run: CallRun, failure: Failure, failures: int) -> float | None:
         """Return the pause before the next attempt, or None if there is none."""

@@ -252,15 +252,15 @@ class RunState:
     # What happened so far.
     packet: Packet  # changed by events only: `emit`
     narrowing: Narrowing | None  # the latest
-    widened: bool  # more tools were offered, which is possible once
+    widened: bool = False  # more tools were offered, which is possible once
     confidence: Confidence | None  # in the latest selection
-    failures: tuple[Outcome, ...]  # of calls, oldest first
-    note: str  # tells the answering model why no tool was used
-    rejection: str  # what a person rejected, as text for the requester
-    fitted: FittedHistory | None  # the history as it fits into the model's window
-    has_drafted: bool  # the answer was written once: a call in it was the last one
-    unused: tuple[Entity, ...]  # entities of the request that no argument used, in keyless mode
-    undone: tuple[str, ...]  # parts of the request without a tool, in keyless mode
+    failures: tuple[Outcome, ...] = ()  # of calls, oldest first
+    note: str = ""  # tells the answering model why no tool was used
+    rejection: str = ""  # what a person rejected, as text for the requester
+    fitted: FittedHistory | None = None  # the history as it fits into the model's window
+    has_drafted: bool = False  # the answer was written once: a call in it was the last one
+    unused: tuple[Entity, ...] = ()  # entities of the request that no argument used, in keyless mode
+    undone: tuple[str, ...] = ()  # parts of the request without a tool, in keyless mode
 
     def __init__(
         self,
@@ -291,15 +291,7 @@ class RunState:
         )
         self.packet = packet
         self.narrowing = narrowing
-        self.widened = False
         self.confidence = confidence
-        self.failures = ()
-        self.note = ""
-        self.rejection = ""
-        self.fitted = None
-        self.has_drafted = False
-        self.unused = ()
-        self.undone = ()
         self._names_kept_result = False  # the conversation names a result that the caller can read
         self._on_text: OnText | None = options.on_text
         self._streamed_text = ""  # everything that was streamed
