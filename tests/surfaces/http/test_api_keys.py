@@ -15,9 +15,14 @@ from fingerpost.settings.model import GatewaySettings
 from fingerpost.store import Store
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
 from fingerpost.surfaces.http.addresses import AllowedHosts, Authority
-from fingerpost.surfaces.http.authenticator import FailedAttempts, HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.http.authenticator import (
+    FailedAttempts,
+    HttpAuthenticator,
+    ProtectedResources,
+    ResourceMetadata,
+    build_authenticator,
+)
 from fingerpost.surfaces.http.credentials import ApiKeyCheck, KnownCredential
-from fingerpost.surfaces.http.resource_metadata import ProtectedResources, ResourceMetadata
 from tests.kit.clock import Clock
 from tests.requirements import proves
 
