@@ -18,7 +18,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.settings import AuditSettings
 from fingerpost.store import AuditReport, Store
-from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
+from fingerpost.store.audit import GENESIS, hash_parts
 from tests.kit.store_samples import create_audited_event, ordinary
 from tests.requirements import proves
 
@@ -114,12 +114,8 @@ def forge(folder: Path) -> None:
         database.execute("UPDATE audit SET payload = replace(payload, '1', '7') WHERE seq = 2")
         head = GENESIS
         for row in database.execute("SELECT * FROM audit ORDER BY seq").fetchall():
-            seq, event_id, at, kind, packet_id, payload = row[:6]
-            fact = ChainFact(
-                seq=seq, event_id=event_id, at=at, kind=kind, packet_id=packet_id, payload=payload
-            )
-            before, head = head, hash_fact(fact, head)
-            database.execute("UPDATE audit SET prev_hash = ?, hash = ? WHERE seq = ?", (before, head, seq))
+            before, head = head, hash_parts(head, *row[:6])
+            database.execute("UPDATE audit SET prev_hash = ?, hash = ? WHERE seq = ?", (before, head, row[0]))
         database.execute("UPDATE audit_head SET hash = ?", (head,))
         database.commit()
     with (folder / "store.audit.anchor").open("w") as file:

@@ -16,7 +16,7 @@ from fingerpost.events import PacketReceived, PacketReinjected, encode
 from fingerpost.records import Packet
 from fingerpost.records.codec import to_json
 from fingerpost.store import Store
-from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
+from fingerpost.store.audit import GENESIS, hash_parts
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
 from tests.kit.store_samples import create_audited_event, ordinary, pin
@@ -167,7 +167,7 @@ async def test_the_chain_from_before_goes_on_as_the_first(engine: Engine, open_s
                     "packet_id": event.packet_id,
                     "payload": encode(event).decode(),
                 }
-                digest = hash_fact(ChainFact(**row), before)
+                digest = hash_parts(before, *row.values())
                 columns = ", ".join(row)
                 marks = ", ".join(f":{name}" for name in row)
                 connection.execute(

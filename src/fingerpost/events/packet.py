@@ -35,8 +35,7 @@ class PacketEvent(StepEvent):
 
     def __post_init__(self) -> None:
         if self.packet_id is None:
-            message = f"{self.kind} needs the id of its packet"
-            raise ValueError(message)
+            raise ValueError(f"{self.kind} needs the id of its packet")
         Event.__post_init__(self)
 
     @abstractmethod
@@ -162,8 +161,7 @@ class ExecutionStatusChanged(PacketEvent):
         before = packet.tool_routing.execution_status
         first = before is None and self.status is ExecutionStatus.PENDING
         if not first and not (before is not None and before.may_become(self.status)):
-            message = f"execution cannot go from {before or 'nothing'} to {self.status}"
-            raise ValueError(message)
+            raise ValueError(f"execution cannot go from {before or 'nothing'} to {self.status}")
         routing = replace(packet.tool_routing, execution_status=self.status)
         return self.reflect(replace(packet, tool_routing=routing), "decision", self.summary())
 
@@ -212,8 +210,7 @@ class PacketReinjected(PacketEvent):
     def apply(self, packet: Packet) -> Packet:
         count = packet.tool_routing.reinjection_count + 1
         if count > packet.tool_routing.max_reinjections:
-            message = f"packet was already reinjected {packet.tool_routing.max_reinjections} times"
-            raise ValueError(message)
+            raise ValueError(f"packet was already reinjected {packet.tool_routing.max_reinjections} times")
         return replace(packet, tool_routing=replace(packet.tool_routing, reinjection_count=count))
 
 

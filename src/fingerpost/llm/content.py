@@ -525,7 +525,6 @@ def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found and found[key] != value:
-            message = f"two values for {key[:40]!r}"
-            raise ValueError(message)
+            raise ValueError(f"two values for {key[:40]!r}")
         found[key] = value
     return found

@@ -82,19 +82,16 @@ class _BadResult(Exception):
 
 def _read_score(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-        message = f"returned a score that is no finite number: {type(value).__name__}"
-        raise _BadResult(message)
+        raise _BadResult(f"returned a score that is no finite number: {type(value).__name__}")
     return float(value)
 
 
 def _read_scores(result: object, size: int) -> Scores:
     if isinstance(result, str | bytes) or not isinstance(result, Sequence | np.ndarray):
-        message = f"returned {type(result).__name__}: neither a mapping nor a sequence of scores"
-        raise _BadResult(message)
+        raise _BadResult(f"returned {type(result).__name__}: neither a mapping nor a sequence of scores")
     values = np.asarray(cast("Sequence[Any]", result))
     if values.shape != (size,):
-        message = f"returned scores of shape {values.shape} for {size} tools"
-        raise _BadResult(message)
+        raise _BadResult(f"returned scores of shape {values.shape} for {size} tools")
     if size and (values.dtype.kind not in "fiu" or not np.isfinite(values).all()):
         message = "returned scores that are no finite numbers"
         raise _BadResult(message)
@@ -153,11 +150,9 @@ class AddedScorers:
         if run.is_alive():
             with self._lock:
                 self._late.append(run)
-            message = f"took longer than {self._seconds:g} s"
-            raise _BadResult(message)
+            raise _BadResult(f"took longer than {self._seconds:g} s")
         if run.error is not None:
-            message = f"raised {type(run.error).__name__}"
-            raise _BadResult(message) from run.error
+            raise _BadResult(f"raised {type(run.error).__name__}") from run.error
         return cast("ScoresByTool", run.result)
 
 

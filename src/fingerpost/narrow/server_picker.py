@@ -610,13 +610,11 @@ class ServerPicker:
         with anyio.move_on_after(self._timeout):
             reply = await model.complete(request)
         if reply is None:
-            message = f"{model.name} did not choose within {self._timeout:g} s"
-            raise ModelTimeout(message, model=model.name)
+            raise ModelTimeout(f"{model.name} did not choose within {self._timeout:g} s", model=model.name)
         picked = await anyio.to_thread.run_sync(parse_server_choice, reply.text, turn.names)
         if not picked.servers:
             unknown_names = f" but {', '.join(picked.unknown[:5])}" if picked.unknown else ""
-            message = f"{model.name} named no server there is{unknown_names}"
-            raise ModelReplyInvalid(message, model=model.name)
+            raise ModelReplyInvalid(f"{model.name} named no server there is{unknown_names}", model=model.name)
         kept = frozenset(picked.servers) | turn.mentions
         return ServerDecision(kept=kept, known=turn.servers, by="model", reasoning=picked.reasoning)
 

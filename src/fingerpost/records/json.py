@@ -52,8 +52,7 @@ def is_large_value(value: object) -> bool:
 
 def refuse_constant(constant: str) -> NoReturn:
     """Refuse NaN and the infinities, which Python's parser accepts."""
-    message = f"{constant} is not JSON"
-    raise ValueError(message)
+    raise ValueError(f"{constant} is not JSON")
 
 
 def parse_strict_json(
@@ -276,8 +275,7 @@ def _encode_quickly(value: object) -> bytes | None:
 def _to_dict(value: object) -> dict[str, object]:
     """Convert mappings that are not dicts. Other types were refused before."""
     if not isinstance(value, Mapping):
-        message = f"a {type(value).__name__} cannot be written as JSON"
-        raise TypeError(message)
+        raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
     return dict(cast("Mapping[str, object]", value))
 
 

@@ -176,8 +176,7 @@ class DataField:
 
     def __post_init__(self) -> None:
         if (reason := find_json_problem(self.value)) is not None:
-            message = f"data field {self.key!r} {reason}"
-            raise ValueError(message)
+            raise ValueError(f"data field {self.key!r} {reason}")
 
 
 @frozen

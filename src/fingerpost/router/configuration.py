@@ -119,8 +119,7 @@ class ConfiguredEntries:
             message = f"{name} is written in {elsewhere}, and not in {self.file.shown}"
             raise ConfigError(message, hint="change it there with an editor")
         known = ", ".join(sorted(entries)) or "none"
-        message = f"there is no server {name!r} in {self.file.shown}"
-        raise ConfigError(message, hint=f"there are: {known}")
+        raise ConfigError(f"there is no server {name!r} in {self.file.shown}", hint=f"there are: {known}")
 
     def check_free(self, name: str, loaded: Loaded) -> None:
         """Raise `ConfigError` if a server has this name already."""

@@ -115,8 +115,7 @@ class Extensions:
                 raise ConfigError(message)
             made = Server.in_process(name, made)
         if any(spec.name == made.name for spec in self.servers):
-            message = f"there is a server {made.name} already"
-            raise ConfigError(message)
+            raise ConfigError(f"there is a server {made.name} already")
         return made
 
 

@@ -348,8 +348,7 @@ class FeedbackService:
                 message, hint=f"Did you mean {near}?" if near else "`fingerpost tools` lists them."
             )
         if card.key == judged:
-            message = f"{card.key} is the tool that was used"
-            raise ConfigError(message, hint="Say good, or name another tool.")
+            raise ConfigError(f"{card.key} is the tool that was used", hint="Say good, or name another tool.")
         return card.key
 
 
@@ -357,8 +356,7 @@ def _parse_verdict(text: str) -> FeedbackVerdict:
     try:
         return FeedbackVerdict(text)
     except ValueError:
-        message = f"{text[:40]!r} is neither good nor bad"
-        raise ConfigError(message, hint="Say good or bad.") from None
+        raise ConfigError(f"{text[:40]!r} is neither good nor bad", hint="Say good or bad.") from None
 
 
 def _parse_kinds(what: Sequence[str], person: str | None) -> tuple[LearnedKind, ...]:

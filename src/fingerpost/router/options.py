@@ -296,8 +296,7 @@ def check_option_names(kind: type[CallOptions | NarrowOptions], given: Iterable[
         if name not in known:
             near = get_close_matches(name, known, n=1)
             advice = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(sorted(known))}"
-            message = f"there is no option {name!r}; {advice}"
-            raise TypeError(message)
+            raise TypeError(f"there is no option {name!r}; {advice}")
 
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")

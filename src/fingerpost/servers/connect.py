@@ -213,8 +213,7 @@ class _Connector:
         if spec.transport == "stdio":
             return open_stdio_transport(spec, limits, self._state, on_open=self._on_child_started)
         if not spec.url:
-            message = f"{spec.name} has no address"
-            raise ServerUnavailable(message, server=spec.name, hint="give it a url")
+            raise ServerUnavailable(f"{spec.name} has no address", server=spec.name, hint="give it a url")
         await check_address(spec)
         auth = await load_sign_in(spec, self._deps.tokens)
         client = await self._get_clients().build_client(headers=spec.headers, auth=auth)

@@ -552,8 +552,7 @@ class HttpConnections:
                         )
                         return connection
         except TimeoutError as error:
-            message = f"{name}:{port} did not answer within {CONNECT_SECONDS:g} s"
-            raise ConnectFailed(message) from error
+            raise ConnectFailed(f"{name}:{port} did not answer within {CONNECT_SECONDS:g} s") from error
         except OSError as error:
             raise ConnectFailed(f"{name}:{port}: {error.strerror or error}") from error
         raise ConnectFailed(name)
@@ -634,8 +633,7 @@ class HttpEndpoint:
     async def _connect(self) -> _HttpConnection:
         addresses = await resolve_addresses(self._origin[:2])
         if not self._allow_link_local and any(map(is_link_local, (self._origin[0], *addresses))):
-            message = f"{self._origin[0]} {LINK_LOCAL_MESSAGE}"
-            raise ConnectFailed(message)
+            raise ConnectFailed(f"{self._origin[0]} {LINK_LOCAL_MESSAGE}")
         return await self._http.connect(self._origin, addresses, self._tls)
 
     def _follow_redirect(self, answer: HttpResponse) -> bool:
@@ -674,8 +672,7 @@ def _format_headers(headers: Mapping[str, str]) -> bytes:
 
 def _format_header(name: str, value: str) -> bytes:
     if _TOKEN.fullmatch(name) is None or _FORBIDDEN.search(value) is not None:
-        message = f"the header {name!r:.60} cannot be sent"
-        raise ValueError(message)
+        raise ValueError(f"the header {name!r:.60} cannot be sent")
     return f"{name}: {value}\r\n".encode()
 
 

@@ -444,8 +444,7 @@ async def _fetch_authority(client: httpx2.AsyncClient, issuer: str) -> OAuthMeta
             raise OAuthFlowError(message)
         await check_url(str(found.token_endpoint), "to exchange tokens", issuer)
         return found
-    message = f"{_format_url(httpx2.URL(issuer))} publishes no metadata; set token_endpoint"
-    raise OAuthFlowError(message)
+    raise OAuthFlowError(f"{_format_url(httpx2.URL(issuer))} publishes no metadata; set token_endpoint")
 
 
 async def _read_json(client: httpx2.AsyncClient, request: httpx2.Request) -> tuple[int, JsonObject]:
@@ -674,8 +673,7 @@ async def check_url(address: str, purpose: str, server: str) -> None:
     url = httpx2.URL(address)
     why = await find_resolved_url_fault(url, server=httpx2.URL(server))
     if why is not None:
-        message = f"it pointed to {_format_url(url)} {purpose}, which was not followed: {why}"
-        raise OAuthFlowError(message)
+        raise OAuthFlowError(f"it pointed to {_format_url(url)} {purpose}, which was not followed: {why}")
 
 
 def _format_url(url: httpx2.URL) -> str:

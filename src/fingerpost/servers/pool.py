@@ -734,8 +734,7 @@ class ServerPool:
 
     def _add_supervisor(self, spec: ServerSpec) -> None:
         if spec.name in self._supervisors:
-            message = f"there are two servers named {spec.name!r}"
-            raise ConfigError(message, hint="rename one of them")
+            raise ConfigError(f"there are two servers named {spec.name!r}", hint="rename one of them")
         register_secrets(spec)
         self._supervisors[spec.name] = Supervisor(spec, self._shared)
 
@@ -744,8 +743,7 @@ class ServerPool:
         if supervisor is None:
             near = difflib.get_close_matches(name, self._supervisors, n=3, cutoff=0.5)
             hint = f"Did you mean {' or '.join(near)}?" if near else "`fingerpost servers` lists them all"
-            message = f"there is no server named {name!r}"
-            raise UnknownServer(message, hint=hint)
+            raise UnknownServer(f"there is no server named {name!r}", hint=hint)
         return supervisor
 
 

@@ -489,12 +489,10 @@ def _build_arguments_model(function: Callable[..., Any], name: str) -> type[Base
     try:
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
-        message = f"the parameters of {name} cannot be read: {error}"
-        raise ConfigError(message, hint=_FUNCTION_HINT) from error
+        raise ConfigError(f"the parameters of {name} cannot be read: {error}", hint=_FUNCTION_HINT) from error
     for parameter in parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            message = f"{name} takes {parameter}, which a model cannot fill in"
-            raise ConfigError(message, hint=_FUNCTION_HINT)
+            raise ConfigError(f"{name} takes {parameter}, which a model cannot fill in", hint=_FUNCTION_HINT)
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         fields[parameter.name] = (kind, ... if parameter.default is parameter.empty else parameter.default)
     try:

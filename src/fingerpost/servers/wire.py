@@ -62,8 +62,7 @@ async def read_envelope(data: bytes) -> dict[str, Any]:
 
 def _check_values(data: bytes) -> None:
     if len(data) > MAX_VALUES and sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_VALUES:
-        message = f"contains more than {MAX_VALUES:,} values"
-        raise InvalidMessage(message)
+        raise InvalidMessage(f"contains more than {MAX_VALUES:,} values")
 
 
 def parse_message(data: bytes) -> JSONRPCMessage:

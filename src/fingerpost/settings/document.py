@@ -419,8 +419,7 @@ def _is_after_open_list(text: str, line: int) -> bool:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    message = f"{constant} is not a number in JSON"
-    raise ValueError(message)
+    raise ValueError(f"{constant} is not a number in JSON")
 
 
 def _lower_first(text: str) -> str:

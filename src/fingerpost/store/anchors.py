@@ -228,8 +228,7 @@ class HttpTarget:
                 self._next = number + 1
                 return
             if status not in (409, 412):  # another process created it first
-                message = f"{_format_url(self._url)} answered {status}"
-                raise ConnectionError(message)
+                raise ConnectionError(f"{_format_url(self._url)} answered {status}")
             number += 1
 
     def _find_first_free(self, timeout: float) -> int:
@@ -249,8 +248,7 @@ class HttpTarget:
     def _exists(self, number: int, timeout: float) -> bool:
         status, _ = _send_request("GET", f"{self._url}/{number}", timeout)
         if status not in (200, 403, 404):
-            message = f"{_format_url(self._url)} answered {status}"
-            raise ConnectionError(message)
+            raise ConnectionError(f"{_format_url(self._url)} answered {status}")
         return status == 200
 
 
@@ -382,6 +380,5 @@ def _read_objects(url: str, label: str) -> Iterable[str]:
         if status in (403, 404):
             return
         if status != 200:
-            message = f"{_format_url(url)} answered {status}"
-            raise ConnectionError(message)
+            raise ConnectionError(f"{_format_url(url)} answered {status}")
         yield from body.decode("ascii", "replace").splitlines()

@@ -224,8 +224,7 @@ class ApprovalStore(StorePart):
         the result. Raises `CallError` if the call does not exist.
         """
         if decision not in (Decision.APPROVED, Decision.REJECTED):
-            message = f"a person approves or rejects; {decision.value!r} is not a decision"
-            raise ValueError(message)
+            raise ValueError(f"a person approves or rejects; {decision.value!r} is not a decision")
         moment = now or utc_now()
         values: dict[str, Any] = {
             "decision": decision.value,

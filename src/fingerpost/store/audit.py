@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapp
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, tuple_
@@ -51,29 +51,7 @@ _FACT_TYPES = frozenset({str, int, type(None)})
 
 # What the journal gives to the trail: event id, microseconds since 1970, kind, packet id, payload.
 AuditFact = tuple[str, int, str, str | None, str]
-
-
-@frozen
-class ChainFact:
-    """The content of a link: the event as stored. `seq` is its number in the chain."""
-
-    seq: int
-    event_id: str
-    at: int  # microseconds since 1970
-    kind: str
-    packet_id: str | None
-    payload: str
-
-
-@frozen
-class ChainLink:
-    """A fact with its hashes in the chain. `row` is the number of its row among those of all chains."""
-
-    chain: int
-    row: int
-    fact: ChainFact
-    prev_hash: str
-    hash: str
+AuditRow: TypeAlias = FoundRow[Any]  # `number` is its place in its chain, `seq` that among all chains
 
 
 @frozen(kw_only=False)
@@ -84,14 +62,6 @@ class ChainPoint:
     hash: str
 
 
-@frozen
-class ChainState:
-    """The recorded end of a chain, if it is there, and its last pruned row."""
-
-    head: ChainPoint | None
-    pruned: ChainPoint
-
-
 def build_genesis(chain: int) -> ChainPoint:
     """Return what precedes the first row. Each chain starts differently, so none can stand for another; the
     first one is as old as the store.
@@ -99,15 +69,17 @@ def build_genesis(chain: int) -> ChainPoint:
     return ChainPoint(0, GENESIS if chain == FIRST_CHAIN else hash_parts("fingerpost audit chain", chain))
 
 
-def hash_fact(fact: ChainFact, prev_hash: str) -> str:
-    """Return the SHA-256 of the previous hash and the fact in canonical form (a JSON list in ASCII)."""
-    return hash_parts(prev_hash, fact.seq, fact.event_id, fact.at, fact.kind, fact.packet_id, fact.payload)
-
-
 def hash_parts(prev_hash: str, *fact: str | int | None) -> str:
-    """Like `hash_fact`, for a fact given by its parts in order."""
+    """Return the SHA-256 of the previous hash and the parts of a row, as a JSON list in ASCII.
+
+    The parts are its number in the chain, event id, microseconds since 1970, kind, packet id and payload.
+    """
     parts = [prev_hash, *fact]
     return hashlib.sha256(_encode_quickly(parts) or _encode_json(parts).encode("ascii")).hexdigest()
+
+
+def _hash_row(row: AuditRow) -> str:
+    return hash_parts(row.prev_hash, row.number, row.event_id, row.at, row.kind, row.packet_id, row.payload)
 
 
 def _encode_quickly(parts: list[str | int | None]) -> bytes | None:
@@ -138,42 +110,43 @@ class ChainBreak:
 class ChainCheck:
     """Checks a chain from its first remaining row and finds the first break."""
 
-    def __init__(self, chain: int, state: ChainState, anchors: Mapping[int, frozenset[str]]) -> None:
+    def __init__(
+        self,
+        chain: int,
+        head: ChainPoint | None = None,
+        pruned: ChainPoint | None = None,
+        anchors: Mapping[int, frozenset[str]] | None = None,
+    ) -> None:
+        """`head` is the recorded end of the chain, `pruned` its last pruned row, if there is one."""
         self._chain = chain
-        self._head = state.head
-        self._anchors = anchors
-        self._pruned = self._last = state.pruned
+        self._head = head
+        self._anchors = anchors or {}
+        self._pruned = self.last = pruned or build_genesis(chain)  # `last` is the last row that was checked
         self._row = 0
 
-    @property
-    def last(self) -> ChainPoint:
-        """The last row that was checked."""
-        return self._last
+    def begin_at(self, first: AuditRow) -> None:
+        """Start with this row and ignore what precedes it."""
+        self.last = ChainPoint(first.number - 1, first.prev_hash)
 
-    def begin_at(self, first: ChainLink) -> None:
-        """Start with this link and ignore what precedes it."""
-        self._last = ChainPoint(first.fact.seq - 1, first.prev_hash)
-
-    def find_break_at(self, found: ChainLink) -> ChainBreak | None:
-        """Check the next link. Return the break, or None."""
-        expected = self._last.seq + 1
-        fact = found.fact
-        if fact.seq != expected:
+    def find_break_at(self, row: AuditRow) -> ChainBreak | None:
+        """Check the next row. Return the break, or None."""
+        expected = self.last.seq + 1
+        if row.number != expected:
             return self._build_break(f"row {expected} is missing")
-        if found.prev_hash != self._last.hash:
+        if row.prev_hash != self.last.hash:
             return self._build_break(f"row {expected} does not follow from the row before it")
-        if found.hash != hash_fact(fact, found.prev_hash):
+        if row.hash != _hash_row(row):
             return self._build_break(f"row {expected} was changed after it was written")
-        if found.row <= self._row:
+        if row.seq <= self._row:
             return self._build_break(f"row {expected} was moved before an earlier one")
-        if self._anchors.get(expected, _ANY_HASH) - {found.hash}:
+        if self._anchors.get(expected, _ANY_HASH) - {row.hash}:
             return self._build_break(f"row {expected} {_DIFFERS}", by_anchor=True)
-        self._last, self._row = ChainPoint(expected, found.hash), found.row
+        self.last, self._row = ChainPoint(expected, row.hash), row.seq
         return None
 
     def find_break_at_end(self) -> ChainBreak | None:
         """Check that the rows end at the recorded head. Return the break, or None."""
-        newest, last = max(self._anchors, default=0), self._last
+        newest, last = max(self._anchors, default=0), self.last
         if newest > last.seq:
             reason = f"rows after {last.seq} are missing: the anchor file remembers row {newest}"
             return self._build_break(reason, by_anchor=True)
@@ -189,7 +162,7 @@ class ChainCheck:
 
     def _build_break(self, reason: str, *, by_anchor: bool = False) -> ChainBreak:
         named = reason if self._chain == FIRST_CHAIN else f"chain {self._chain}: {reason}"
-        return ChainBreak(self._last.seq + 1, named, by_anchor=by_anchor, chain=self._chain)
+        return ChainBreak(self.last.seq + 1, named, by_anchor=by_anchor, chain=self._chain)
 
 
 _DIFFERS: Final = "is not the one the anchor file remembers"
@@ -334,14 +307,14 @@ class AuditTrail:
     def _find_break(self, connection: Connection) -> str | None:
         anchors = self._anchor.read_newest()  # before the snapshot, as in `_verify`
         query = select(audit).order_by(audit.c.seq.desc()).limit(_CHECKED_ROWS)
-        links: dict[int, list[ChainLink]] = {}
-        for link in [*_read_last_links(connection), *map(_build_link, connection.execute(query))]:
-            links.setdefault(link.chain, []).append(link)
-        for check, chain in _build_checks(connection, anchors, links):
-            newest = sorted({link.fact.seq: link for link in links.get(chain, ())}.items())
+        rows: dict[int, dict[int, AuditRow]] = {}
+        for row in [*_read_last_rows(connection), *connection.execute(query)]:
+            rows.setdefault(row.chain, {})[row.number] = row
+        for check, chain in _build_checks(connection, anchors, rows):
+            newest = sorted(rows.get(chain, {}).items())
             if newest and newest[0][0] > check.last.seq + 1:
                 check.begin_at(newest[0][1])
-            found = (check.find_break_at(link) for _, link in newest)
+            found = (check.find_break_at(row) for _, row in newest)
             broken = next((each for each in found if each is not None), None) or check.find_break_at_end()
             if broken is not None:
                 return self._describe_break(broken)
@@ -479,17 +452,17 @@ class AuditTrail:
         broken: ChainBreak | None = None
         record: tuple[int, str] | None = None
         checks = {chain: check for check, chain in _build_checks(connection, anchors)}
-        for found in _iterate_links(connection):
-            check = checks.get(found.chain)
+        for row in _iterate_rows(connection):
+            check = checks.get(row.chain)
             if check is None:
-                check = checks[found.chain] = ChainCheck(found.chain, _get_state(found.chain, {}, {}), {})
-            broken = check.find_break_at(found)
+                check = checks[row.chain] = ChainCheck(row.chain)
+            broken = check.find_break_at(row)
             if broken is not None:
                 break
             rows += 1
-            alike += (found.chain, found.fact.seq, found.hash) in elsewhere
-            if found.fact.kind == StorePruned.kind:
-                record = max(record or (0, ""), (found.row, found.fact.payload))
+            alike += (row.chain, row.number, row.hash) in elsewhere
+            if row.kind == StorePruned.kind:
+                record = max(record or (0, ""), (row.seq, row.payload))
         ends = (check.find_break_at_end() for check in checks.values())
         pruned = read_pruned(connection)
         broken = (
@@ -666,14 +639,10 @@ def read_pruned(connection: Connection) -> dict[int, ChainPoint]:
     return {row.chain: ChainPoint(row.seq, row.hash) for row in connection.execute(select(pruned_rows))}
 
 
-def _read_last_links(connection: Connection) -> list[ChainLink]:
+def _read_last_rows(connection: Connection) -> Sequence[AuditRow]:
     """Return the row at the recorded end of each chain."""
     ended = and_(audit.c.chain == audit_head.c.chain, audit.c.number == audit_head.c.seq)
-    return [_build_link(row) for row in connection.execute(select(audit).join(audit_head, ended))]
-
-
-def _get_state(chain: int, heads: Mapping[int, ChainPoint], pruned: Mapping[int, ChainPoint]) -> ChainState:
-    return ChainState(head=heads.get(chain), pruned=pruned.get(chain) or build_genesis(chain))
+    return connection.execute(select(audit).join(audit_head, ended)).all()
 
 
 def _build_checks(
@@ -686,7 +655,7 @@ def _build_checks(
         remembered[chain][seq] = hashes
     last = max((FIRST_CHAIN, *heads, *pruned, *remembered, *others))
     return [
-        (ChainCheck(chain, _get_state(chain, heads, pruned), remembered.get(chain, {})), chain)
+        (ChainCheck(chain, heads.get(chain), pruned.get(chain), remembered.get(chain)), chain)
         for chain in range(FIRST_CHAIN, last + 1)
     ]
 
@@ -731,26 +700,14 @@ def _get_lease_end() -> int:
     return to_microseconds(utc_now()) + round(LEASE_SECONDS * 1_000_000)
 
 
-def _iterate_links(connection: Connection) -> Iterator[ChainLink]:
+def _iterate_rows(connection: Connection) -> Iterator[AuditRow]:
     """Yield the rows of one chain after the other, read in chunks: they may not fit in memory."""
     place = tuple_(audit.c.chain, audit.c.number)
     query = select(audit).order_by(audit.c.chain, audit.c.number).limit(_CHUNK_ROWS)
     wanted = query
     while True:
         rows = connection.execute(wanted).all()
-        yield from map(_build_link, rows)
+        yield from rows
         if len(rows) < _CHUNK_ROWS:
             return
         wanted = query.where(place > tuple_(literal(rows[-1].chain), literal(rows[-1].number)))
-
-
-def _build_link(row: FoundRow[tuple[object, ...]]) -> ChainLink:
-    fact = ChainFact(
-        seq=row.number,
-        event_id=row.event_id,
-        at=row.at,
-        kind=row.kind,
-        packet_id=row.packet_id,
-        payload=row.payload,
-    )
-    return ChainLink(chain=row.chain, row=row.seq, fact=fact, prev_hash=row.prev_hash, hash=row.hash)

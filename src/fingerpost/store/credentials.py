@@ -456,8 +456,7 @@ class InstallationSecret:
         """Encrypt the tokens of the former secret in `file` with the present one. Return how many."""
         former = await anyio.to_thread.run_sync(_read_shared_file, file)
         if former is None:
-            message = f"{file} does not exist"
-            raise ConfigError(message, hint="name a file with the former secret")
+            raise ConfigError(f"{file} does not exist", hint="name a file with the former secret")
         return await self._rows.reseal(former, await self.load())
 
     async def list_unreadable(self) -> list[str]:

@@ -161,8 +161,7 @@ class ConfidenceStore(StorePart):
 def _check_sample(sample: ConfidenceSample) -> None:
     """Raise for an invalid sample. It is checked here, because in the writer it would fail a whole batch."""
     if not (math.isfinite(sample.raw) and 0.0 <= sample.raw <= 1.0):
-        message = f"a confidence is between 0 and 1, not {sample.raw}"
-        raise ValueError(message)
+        raise ValueError(f"a confidence is between 0 and 1, not {sample.raw}")
 
 
 def _add_samples(connection: Connection, new: Sequence[_TimedSample]) -> list[None]:

@@ -591,8 +591,7 @@ def _parse_payload(payload: str) -> Any:
 
 def _back_up(location: StoreLocation, target: Path) -> None:
     if target.exists():
-        message = f"{target} exists already"
-        raise ConfigError(message, hint="name a new file, or remove this one first")
+        raise ConfigError(f"{target} exists already", hint="name a new file, or remove this one first")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)

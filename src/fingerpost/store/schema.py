@@ -47,8 +47,7 @@ else:
 def to_microseconds(moment: datetime) -> int:
     """Return microseconds since 1970. Raises for a time without a time zone."""
     if moment.tzinfo is None:
-        message = f"{moment} has no time zone"
-        raise ValueError(message)
+        raise ValueError(f"{moment} has no time zone")
     since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # division is slower
 

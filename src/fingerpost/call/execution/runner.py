@@ -479,11 +479,9 @@ class CallRunner:
 
 def _check_run(run: CallRun) -> None:
     if run.permit.call_fingerprint != run.call.fingerprint:
-        message = f"the permit is not for this call of {run.call.tool}"
-        raise RuntimeError(message)
+        raise RuntimeError(f"the permit is not for this call of {run.call.tool}")
     if run.context.dry_run:
-        message = f"a dry run of {run.call.tool} must not be executed"
-        raise RuntimeError(message)
+        raise RuntimeError(f"a dry run of {run.call.tool} must not be executed")
 
 
 async def _hash_execution(execution: Execution) -> str:

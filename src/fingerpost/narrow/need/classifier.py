@@ -115,8 +115,7 @@ def load_need_model(path: Path = WEIGHTS_FILE) -> NeedModel:
     with np.load(path, allow_pickle=False) as file:
         names = [str(name) for name in file["names"]]
         if names != [cue.name for cue in CUES] or file["words"].shape != (FEATURE_SLOTS,):
-            message = f"{path.name} was fitted for other cues; run `python -m training.fit_need`"
-            raise ValueError(message)
+            raise ValueError(f"{path.name} was fitted for other cues; run `python -m training.fit_need`")
 
         def head(prefix: str) -> LinearHead:
             vector = file.get(f"{prefix}vector")
