@@ -182,19 +182,15 @@ class KeyOperations(OperationGroup):
         self._router = router
         self._keys = router.store.keys
 
-    @declare_operation("GET", "/api/keys", "All keys, without their texts", right=Right.ADMINISTER)
+    @declare_operation("GET", "/api/keys", right=Right.ADMINISTER)
     async def list_keys(self, request: ApiRequest) -> KeyPage:
+        """All keys, without their texts."""
         check_unscoped(request.principal)
         return KeyPage(items=tuple(map(_build_view, reversed(await self._keys.list_all()))))
 
-    @declare_operation(
-        "POST",
-        "/api/keys",
-        "Make a key; the answer is the only place where it is shown",
-        right=Right.ADMINISTER,
-        status=201,
-    )
+    @declare_operation("POST", "/api/keys", right=Right.ADMINISTER, status=201)
     async def add_key(self, request: ApiRequest, body: NewKeyBody) -> NewKey:
+        """Make a key; the answer is the only place where it is shown."""
         check_unscoped(request.principal)
         _check_expiry(body.expires)
         made, text = await self._keys.add(
@@ -210,43 +206,32 @@ class KeyOperations(OperationGroup):
         await self._record(made, "made", request)
         return NewKey(item=_build_view(made), key=text)
 
-    @declare_operation(
-        "PUT",
-        _KEY_PATH,
-        "Change the roles, rights, owner and expiry of a key",
-        right=Right.ADMINISTER,
-        problems=(404,),
-    )
+    @declare_operation("PUT", _KEY_PATH, right=Right.ADMINISTER, problems=(404,))
     async def change_key(self, request: ApiRequest, body: KeyBody, key_id: str) -> KeyView:
+        """Change the roles, rights, owner and expiry of a key."""
         check_unscoped(request.principal)
         _check_expiry(body.expires)
         key = await self._find(key_id)
         changed = replace(key, roles=body.roles, rights=body.rights, user=body.user, expires=body.expires)
         if not await self._keys.change(changed):
-            raise _build_unknown(key_id, "key")
+            raise _build_unknown("key", key_id)
         await self._record(changed, "changed", request)
         return _build_view(changed)
 
-    @declare_operation(
-        "DELETE",
-        _KEY_PATH,
-        "Revoke a key: it is refused within seconds",
-        right=Right.ADMINISTER,
-        status=204,
-        problems=(404,),
-    )
+    @declare_operation("DELETE", _KEY_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
     async def revoke_key(self, request: ApiRequest, key_id: str) -> ApiResponse:
+        """Revoke a key: it is refused within seconds."""
         check_unscoped(request.principal)
         key = await self._find(key_id)
         if not await self._keys.revoke(key.key_id):
-            raise _build_unknown(key_id, "key")
+            raise _build_unknown("key", key_id)
         await self._record(key, "revoked", request)
         return ApiResponse(status=204)
 
     async def _find(self, key_id: str) -> ApiKey:
         key = await self._keys.get(key_id)
         if key is None or key.revoked is not None:
-            raise _build_unknown(key_id, "key")
+            raise _build_unknown("key", key_id)
         return key
 
     async def _record(
@@ -264,8 +249,9 @@ class UserOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", "/api/users", "Stored users, and owners of valid keys", right=Right.ADMINISTER)
+    @declare_operation("GET", "/api/users", right=Right.ADMINISTER)
     async def list_users(self, request: ApiRequest) -> UserPage:
+        """Stored users, and owners of valid keys."""
         check_unscoped(request.principal)
         stored = {user.name: user for user in await self._router.store.users.list_all()}
         now = utc_now()
@@ -286,13 +272,9 @@ class UserOperations(OperationGroup):
             )
         )
 
-    @declare_operation(
-        "PUT",
-        _USER_PATH,
-        "Give a user roles, or disable it: its keys and tokens are refused within seconds",
-        right=Right.ADMINISTER,
-    )
+    @declare_operation("PUT", _USER_PATH, right=Right.ADMINISTER)
     async def change_user(self, request: ApiRequest, body: UserBody, name: str) -> User:
+        """Give a user roles, or disable it: its keys and tokens are refused within seconds."""
         check_unscoped(request.principal)
         if body.disabled and name == request.principal.user_name:
             raise ApiProblem(422, "This is you", "You cannot disable yourself.")
@@ -301,28 +283,18 @@ class UserOperations(OperationGroup):
         await self._apply(name, "changed", request)
         return user
 
-    @declare_operation(
-        "DELETE",
-        _USER_PATH,
-        "Forget the roles of a user, and that it was disabled; its keys stay as they are",
-        right=Right.ADMINISTER,
-        status=204,
-        problems=(404,),
-    )
+    @declare_operation("DELETE", _USER_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
     async def remove_user(self, request: ApiRequest, name: str) -> ApiResponse:
+        """Forget the roles of a user, and that it was disabled; its keys stay as they are."""
         check_unscoped(request.principal)
         if not await self._router.store.users.remove(name):
-            raise _build_unknown(name, "user")
+            raise _build_unknown("user", name)
         await self._apply(name, "removed", request)
         return ApiResponse(status=204)
 
-    @declare_operation(
-        "GET",
-        f"{_USER_PATH}/sign-ins",
-        "Servers where a user has signed in with the own account",
-        right=Right.ADMINISTER,
-    )
+    @declare_operation("GET", f"{_USER_PATH}/sign-ins", right=Right.ADMINISTER)
     async def list_user_sign_ins(self, request: ApiRequest, name: str) -> UserSignIns:
+        """Servers where a user has signed in with the own account."""
         check_unscoped(request.principal)
         servers = self._router.servers
         names = [status.name for status in servers.statuses]
@@ -330,17 +302,13 @@ class UserOperations(OperationGroup):
         return UserSignIns(servers=tuple(found))
 
     @declare_operation(
-        "DELETE",
-        f"{_USER_PATH}/sign-ins/{{server}}",
-        "Delete and revoke a user's sign-in to a server",
-        right=Right.ADMINISTER,
-        status=204,
-        problems=(404,),
+        "DELETE", f"{_USER_PATH}/sign-ins/{{server}}", right=Right.ADMINISTER, status=204, problems=(404,)
     )
     async def end_user_sign_in(self, request: ApiRequest, name: str, server: str) -> ApiResponse:
+        """Delete and revoke a user's sign-in to a server."""
         check_unscoped(request.principal)
         if await self._router.servers.sign_out(server, user=name) == "not signed in":
-            raise _build_unknown(server, "sign-in")
+            raise _build_unknown("sign-in", server)
         return ApiResponse(status=204)
 
     async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
@@ -357,16 +325,16 @@ class QuotaOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", "/api/quotas", "All quotas and their present use", right=Right.WATCH)
+    @declare_operation("GET", "/api/quotas", right=Right.WATCH)
     async def list_quotas(self, request: ApiRequest) -> QuotaPage:
+        """All quotas and their present use."""
         check_unscoped(request.principal)
         quotas = self._router.quotas.all
         return QuotaPage(items=quotas, use=await self._router.store.quotas.measure_use(quotas))
 
-    @declare_operation(
-        "GET", "/api/me/quotas", "The caller's own limits and their present use", right=Right.USE
-    )
+    @declare_operation("GET", "/api/me/quotas", right=Right.USE)
     async def list_own_limits(self, request: ApiRequest) -> OwnLimits:
+        """The caller's own limits and their present use."""
         quotas = self._router.quotas.all
         names: tuple[tuple[QuotaSubject, str], ...] = (
             ("user", request.principal.user_name),
@@ -384,36 +352,24 @@ class QuotaOperations(OperationGroup):
             )
         )
 
-    @declare_operation(
-        "POST", "/api/quotas", "Add a quota, before all others", right=Right.ADMINISTER, status=201
-    )
+    @declare_operation("POST", "/api/quotas", right=Right.ADMINISTER, status=201)
     async def add_quota(self, request: ApiRequest, body: QuotaBody) -> Quota:
+        """Add a quota, before all others."""
         return await self._put(request, body, "")
 
-    @declare_operation(
-        "PUT",
-        _QUOTA_PATH,
-        "Change a quota. Those of the settings are changed in their file",
-        right=Right.ADMINISTER,
-        problems=(404,),
-    )
+    @declare_operation("PUT", _QUOTA_PATH, right=Right.ADMINISTER, problems=(404,))
     async def change_quota(self, request: ApiRequest, body: QuotaBody, quota_id: str) -> Quota:
+        """Change a quota. Those of the settings are changed in their file."""
         if all(one.quota_id != quota_id for one in await self._router.store.quotas.list_all()):
-            raise _build_unknown(quota_id, "quota")
+            raise _build_unknown("quota", quota_id)
         return await self._put(request, body, quota_id)
 
-    @declare_operation(
-        "DELETE",
-        _QUOTA_PATH,
-        "Remove a quota. Those of the settings are removed in their file",
-        right=Right.ADMINISTER,
-        status=204,
-        problems=(404,),
-    )
+    @declare_operation("DELETE", _QUOTA_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
     async def remove_quota(self, request: ApiRequest, quota_id: str) -> ApiResponse:
+        """Remove a quota. Those of the settings are removed in their file."""
         check_unscoped(request.principal)
         if not await self._router.store.quotas.remove(quota_id):
-            raise _build_unknown(quota_id, "quota")
+            raise _build_unknown("quota", quota_id)
         await self._apply(quota_id, "removed", request)
         return ApiResponse(status=204)
 
@@ -438,8 +394,7 @@ def _build_view(key: ApiKey) -> KeyView:
 
 def _check_expiry(expires: datetime | None) -> None:
     if expires is not None and expires.tzinfo is None:
-        message = "the expiry time has no time zone"
-        raise ConfigError(message, hint="Write it such as 2027-01-31T00:00:00Z.")
+        raise ConfigError("the expiry time has no time zone", hint="Write it such as 2027-01-31T00:00:00Z.")
 
 
 def _build_unknown(what: str, name: str) -> ApiProblem:

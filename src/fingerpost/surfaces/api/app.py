@@ -140,15 +140,13 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
             f"{unknown[0][:_MAX_VALUE_LENGTH]!r} is not a parameter here; the parameters are: {names}"
         )
     if any("\0" in value for _, value in pairs):
-        detail = "it contains a NUL character"
-        raise _build_query_problem(detail)
+        raise _build_query_problem("it contains a NUL character")
     if shape is None:
         return None
     try:
         return build_input_adapter(shape).validate_python(_collect_values(shape, pairs))
     except ValidationError as error:
-        detail = "some parameters are not valid"
-        raise _build_query_problem(detail, _format_errors(error)) from None
+        raise _build_query_problem("some parameters are not valid", _format_errors(error)) from None
 
 
 def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:

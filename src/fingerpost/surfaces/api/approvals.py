@@ -288,25 +288,22 @@ class ApprovalOperations(OperationGroup):
         self._router = router
         self._resumer = resumer
 
-    @declare_operation("GET", "/api/approvals", "Waiting and decided calls, newest first", right=None)
+    @declare_operation("GET", "/api/approvals", right=None)
     async def list_approvals(self, request: ApiRequest, query: ApprovalQuery) -> ApprovalPage:
+        """Waiting and decided calls, newest first."""
         found, following = await self._find_visible(query, request.principal)
         items = [await self._build_view(one, request.principal) for one in found]
         return ApprovalPage(items=tuple(items), next=following)
 
-    @declare_operation("GET", _ONE_PATH, "One waiting or decided call", problems=(404,), right=None)
+    @declare_operation("GET", _ONE_PATH, problems=(404,), right=None)
     async def get_approval(self, request: ApiRequest, pending_id: str) -> ApprovalView:
+        """One waiting or decided call."""
         pending = await self._get_pending(request.principal, pending_id)
         return await self._build_view(pending, request.principal, with_details=True)
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/approve",
-        "Approve a call. The first decision counts",
-        right=Right.APPROVE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/approve", right=Right.APPROVE, problems=(404, 409))
     async def approve(self, request: ApiRequest, pending_id: str, body: ApproveBody) -> DecisionResponse:
+        """Approve a call. The first decision counts."""
         pending = await self._get_pending(request.principal, pending_id)
         if (why := _explain_not_allowed(request.principal, pending)) is not None:
             raise ApiProblem(403, "You may not approve this", why)
@@ -319,14 +316,9 @@ class ApprovalOperations(OperationGroup):
             request, body, pending, edited=edited, for_conversation=body.for_conversation
         )
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/reject",
-        "Reject a call. The first decision counts",
-        right=Right.APPROVE,
-        problems=(404,),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/reject", right=Right.APPROVE, problems=(404,))
     async def reject(self, request: ApiRequest, pending_id: str, body: RejectBody) -> DecisionResponse:
+        """Reject a call. The first decision counts."""
         pending = await self._get_pending(request.principal, pending_id)
         return await self._record_decision(request, body, pending)
 

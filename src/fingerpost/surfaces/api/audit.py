@@ -171,8 +171,9 @@ class AuditOperations(OperationGroup):
         self._exports = 0
         self._verifying = False
 
-    @declare_operation("GET", "/api/audit", "What was decided and done, newest first", right=Right.WATCH)
+    @declare_operation("GET", "/api/audit", right=Right.WATCH)
     async def list_audit(self, request: ApiRequest, query: TrailQuery) -> TrailPage:
+        """What was decided and done, newest first."""
         check_unscoped(request.principal)
         found = await self._audit.list_entries(
             copy_fields(AuditQuery, query), limit=query.limit + 1, before=query.before
@@ -185,7 +186,6 @@ class AuditOperations(OperationGroup):
     @declare_operation(
         "GET",
         "/api/audit/export",
-        "Everything as JSON Lines or CSV, oldest first",
         right=Right.WATCH,
         problems=(503,),
         returns=str,
@@ -193,6 +193,7 @@ class AuditOperations(OperationGroup):
         other_media=(EXPORT_MEDIA_TYPES["csv"],),
     )
     async def export_audit(self, request: ApiRequest, query: ExportQuery) -> StreamingResponse:
+        """Everything as JSON Lines or CSV, oldest first."""
         check_unscoped(request.principal)
         if self._exports >= MAX_EXPORTS:
             detail = f"{MAX_EXPORTS} exports are running. Try again when one has finished."
@@ -209,14 +210,9 @@ class AuditOperations(OperationGroup):
 
         return StreamingResponse(run=run)
 
-    @declare_operation(
-        "POST",
-        "/api/audit/verify",
-        "Verify the whole chain; this takes a while for a long trail",
-        right=Right.WATCH,
-        problems=(409,),
-    )
+    @declare_operation("POST", "/api/audit/verify", right=Right.WATCH, problems=(409,))
     async def verify_audit(self, request: ApiRequest) -> AuditReport:
+        """Verify the whole chain; this takes a while for a long trail."""
         if self._verifying:
             detail = "A verification is already running; its caller gets the result."
             raise ApiProblem(409, "One verification at a time", detail)
@@ -227,13 +223,9 @@ class AuditOperations(OperationGroup):
         finally:
             self._verifying = False
 
-    @declare_operation(
-        "GET",
-        "/api/store",
-        "The size of the store, its rows and oldest entries, and what would be pruned now",
-        right=Right.WATCH,
-    )
+    @declare_operation("GET", "/api/store", right=Right.WATCH)
     async def get_store_status(self, request: ApiRequest) -> StoreStatus:
+        """The size of the store, its rows and oldest entries, and what would be pruned now."""
         check_unscoped(request.principal)
         async with self._measuring:
             return await self._retention.get_status(self._limits)

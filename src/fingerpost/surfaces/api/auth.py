@@ -337,35 +337,25 @@ class AccountOperations(OperationGroup):
         self._auth = auth
         self._sessions = sessions
 
-    @declare_operation("GET", "/api/me", "The caller and its rights", right=None)
+    @declare_operation("GET", "/api/me", right=None)
     async def get_me(self, request: ApiRequest) -> Account:
+        """The caller and its rights."""
         return self._build_account(request.principal, request.session)
 
-    @declare_operation(
-        "GET", "/api/me/preference", "Whether the caller prefers quick or thorough answers", right=Right.USE
-    )
+    @declare_operation("GET", "/api/me/preference", right=Right.USE)
     async def get_preference(self, request: ApiRequest) -> EffortPreference:
+        """Whether the caller prefers quick or thorough answers."""
         return EffortPreference(effort=self._router.profiles.efforts.get(request.principal.name))
 
-    @declare_operation(
-        "PUT",
-        "/api/me/preference",
-        "Store whether the caller prefers quick or thorough answers",
-        right=Right.USE,
-    )
+    @declare_operation("PUT", "/api/me/preference", right=Right.USE)
     async def set_preference(self, request: ApiRequest, body: EffortPreference) -> EffortPreference:
+        """Store whether the caller prefers quick or thorough answers."""
         await self._router.prefer(request.principal.name, body.effort)
         return body
 
-    @declare_operation(
-        "POST",
-        "/api/session",
-        "Sign in to the console with a key or a ticket: sets a cookie",
-        is_sign_in=True,
-        returns=Account,
-        right=None,
-    )
+    @declare_operation("POST", "/api/session", is_sign_in=True, returns=Account, right=None)
     async def sign_in(self, request: ApiRequest, body: SignInBody) -> ApiResponse:
+        """Sign in to the console with a key or a ticket: sets a cookie."""
         if (body.key is None) is (body.ticket is None):
             raise ApiProblem(422, "A key or a ticket", _KEY_OR_TICKET_MESSAGE)
         if await is_tool_peer(request.peer):
@@ -381,21 +371,17 @@ class AccountOperations(OperationGroup):
             headers=(self._build_cookie(token, self._sessions.lifetime_seconds),),
         )
 
-    @declare_operation("GET", "/api/sign-on", "Where people sign on to the console", public=True, right=None)
+    @declare_operation("GET", "/api/sign-on", public=True, right=None)
     async def get_sign_on(self, request: ApiRequest) -> SignOnOffer:
+        """Where people sign on to the console."""
         oidc = self._router.settings.console.oidc
         return SignOnOffer(issuer=None if self._sign_on is None or oidc is None else oidc.issuer)
 
     @declare_operation(
-        "POST",
-        "/api/sign-on",
-        "Begin to sign on; the answer names the page of the identity provider, and sets a cookie",
-        is_sign_in=True,
-        returns=SignOnStart,
-        right=None,
-        problems=(404, 503),
+        "POST", "/api/sign-on", is_sign_in=True, returns=SignOnStart, right=None, problems=(404, 503)
     )
     async def begin_sign_on(self, request: ApiRequest) -> ApiResponse:
+        """Begin to sign on; the answer names the page of the identity provider, and sets a cookie."""
         sign_on = await self._check_sign_on(request)
         try:
             attempt = await sign_on.begin()
@@ -405,15 +391,10 @@ class AccountOperations(OperationGroup):
         return ApiResponse(body=SignOnStart(url=attempt.url), headers=(cookie,))
 
     @declare_operation(
-        "POST",
-        "/api/sign-on-answers",
-        "Finish signing on with the answer of the identity provider: sets a cookie",
-        is_sign_in=True,
-        returns=Account,
-        right=None,
-        problems=(404, 503),
+        "POST", "/api/sign-on-answers", is_sign_in=True, returns=Account, right=None, problems=(404, 503)
     )
     async def finish_sign_on(self, request: ApiRequest, body: SignOnAnswer) -> ApiResponse:
+        """Finish signing on with the answer of the identity provider: sets a cookie."""
         sign_on = await self._check_sign_on(request)
         fields = ("state", "code", "error", "error_description", "iss")
         answer = {name: value for name in fields if (value := getattr(body, name)) is not None}
@@ -446,8 +427,9 @@ class AccountOperations(OperationGroup):
             raise ApiProblem(401, "Invalid key", _INVALID_KEY_MESSAGE)
         return key
 
-    @declare_operation("DELETE", "/api/session", "Sign out", status=204, right=None)
+    @declare_operation("DELETE", "/api/session", status=204, right=None)
     async def sign_out(self, request: ApiRequest) -> ApiResponse:
+        """Sign out."""
         token = get_cookie(request.headers)
         if request.session is not None and token is not None:
             await self._sessions.close_session(token)

@@ -108,22 +108,18 @@ class FeedbackOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", _FEEDBACK_PATH, "Feedback on one request", problems=(404,), right=None)
+    @declare_operation("GET", _FEEDBACK_PATH, problems=(404,), right=None)
     async def get_feedback(self, request: ApiRequest, packet_id: str) -> FeedbackPage:
+        """Feedback on one request."""
         own = get_visible_caller(request.principal)
         await self._check_packet(packet_id, own)
         found = await self._router.learning.list_feedback(packet_id)
         seen = tuple(copy_fields(FeedbackLine, one) for one in found if own in (None, one.by))
         return FeedbackPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
 
-    @declare_operation(
-        "POST",
-        _FEEDBACK_PATH,
-        "Give feedback on the tool of a request. New feedback replaces earlier feedback",
-        right=Right.USE,
-        problems=(404,),
-    )
+    @declare_operation("POST", _FEEDBACK_PATH, right=Right.USE, problems=(404,))
     async def give_feedback(self, request: ApiRequest, packet_id: str, body: FeedbackBody) -> FeedbackLine:
+        """Give feedback on the tool of a request. New feedback replaces earlier feedback."""
         principal = request.principal
         await self._check_packet(packet_id, _resolve_person(principal))
         try:
@@ -154,22 +150,14 @@ class FeedbackOperations(OperationGroup):
             )
         return access_scopes[0].scopes if access_scopes else (NO_ACCESS_SCOPE,)
 
-    @declare_operation(
-        "GET",
-        "/api/learned",
-        "What was learned from use and feedback; texts of other people need `watch`",
-        right=None,
-    )
+    @declare_operation("GET", "/api/learned", right=None)
     async def get_learned(self, request: ApiRequest) -> Learned:
+        """What was learned from use and feedback; texts of other people need `watch`."""
         return await self._router.learning.build_overview(person=get_visible_caller(request.principal))
 
-    @declare_operation(
-        "POST",
-        "/api/learned/forget",
-        "Delete what was learned: your own part with `use`, everything with `manage`",
-        right=None,
-    )
+    @declare_operation("POST", "/api/learned/forget", right=None)
     async def forget_learned(self, request: ApiRequest, body: ForgetBody) -> ForgetResponse:
+        """Delete what was learned: your own part with `use`, everything with `manage`."""
         principal = request.principal
         own = _resolve_person(principal)
         if own is not None and body.person != own:
@@ -259,25 +247,23 @@ class StatisticsOperations(OperationGroup):
         self._router = router
         self._ledger = ledger
 
-    @declare_operation(
-        "GET",
-        "/api/usage",
-        "Statistics of past calls by tool: count, duration, size",
-        right=Right.WATCH,
-    )
+    @declare_operation("GET", "/api/usage", right=Right.WATCH)
     async def list_usage(self, request: ApiRequest) -> UsagePage:
+        """Statistics of past calls by tool: count, duration, size."""
         bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
         used = await self._router.store.usage.get_profiles()
         return UsagePage(items=tuple(profile for key, profile in used.items() if bounds.covers_tool(key)))
 
-    @declare_operation("GET", "/api/insight", "Figures over time", right=Right.WATCH)
+    @declare_operation("GET", "/api/insight", right=Right.WATCH)
     async def get_insight(self, request: ApiRequest, query: InsightQuery) -> Figures:
+        """Figures over time."""
         check_unscoped(request.principal)
         keys = [card.key for card in self._router.tools.cards]
         return await self._ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
 
-    @declare_operation("GET", "/api/evals", "Stored reports of `fingerpost eval`", right=Right.WATCH)
+    @declare_operation("GET", "/api/evals", right=Right.WATCH)
     async def list_evals(self, request: ApiRequest, query: EvalQuery) -> EvalPage:
+        """Stored reports of `fingerpost eval`."""
         check_unscoped(request.principal)
         found = await self._router.store.evals.list_newest(limit=query.limit + 1, before=query.before)
         page, last = split_page(found, query.limit)

@@ -75,10 +75,9 @@ class ApiDescription(OperationGroup):
         self._address = address
         self._bytes: bytes | None = None
 
-    @declare_operation(
-        "GET", OPENAPI_PATH, "This description", public=True, returns=dict[str, Any], right=None
-    )
+    @declare_operation("GET", OPENAPI_PATH, public=True, returns=dict[str, Any], right=None)
     async def describe(self, request: ApiRequest) -> ApiResponse:
+        """This description."""
         if self._bytes is None:
             self._bytes = to_json(build_openapi(self._operations, self._address))
         return ApiResponse(body=self._bytes)

@@ -115,15 +115,16 @@ class ApiOperation:
 
 
 def declare_operation(
-    method: HttpMethod, path: str, summary: str, *, right: Right | None, **more: Any
+    method: HttpMethod, path: str, *, right: Right | None, **more: Any
 ) -> Callable[[Answer], Answer]:
     """Mark a method of an `OperationGroup` as an operation. `more` are fields of `ApiOperation`.
 
-    Its name is the operationId. Besides the request it takes what the path names, and `query` and `body`
-    with their types. It returns a record of the type in its signature, or `returns` says the type.
+    Its name is the operationId, its docstring the summary. Besides the request it takes what the path names,
+    and `query` and `body` with their types. It returns the type in its signature, or `returns` says the type.
     """
 
     def mark(answer: Answer) -> Answer:
+        summary = (answer.__doc__ or "").removesuffix(".")
         declared = {"method": method, "path": path, "summary": summary, "right": right, **more}
         answer.__dict__["operation"] = declared
         return answer

@@ -115,22 +115,18 @@ class PacketOperations(OperationGroup):
         self._pending_counter = pending_counter
         self._streams = streams
 
-    @declare_operation("GET", "/api/packets", "Requests and bare calls, newest first", right=None)
+    @declare_operation("GET", "/api/packets", right=None)
     async def list_packets(self, request: ApiRequest, query: PacketListQuery) -> PacketPage:
+        """Requests and bare calls, newest first."""
         own = get_request_owner(request.principal)
         if own is not None and query.caller not in (None, own):
             return PacketPage(items=())
         await self._journal.flush()  # so that a request of a moment ago is included
         return await self._ledger.get_page(copy_fields(PacketQuery, query, caller=own or query.caller))
 
-    @declare_operation(
-        "GET",
-        "/api/packets/{packet_id}",
-        "Everything that happened to one request",
-        problems=(404,),
-        right=None,
-    )
+    @declare_operation("GET", "/api/packets/{packet_id}", problems=(404,), right=None)
     async def get_packet(self, request: ApiRequest, packet_id: str) -> PacketView:
+        """Everything that happened to one request."""
         own = get_request_owner(request.principal)
         await self._journal.flush()
         detail = await self._ledger.get_packet(packet_id)
@@ -141,16 +137,9 @@ class PacketOperations(OperationGroup):
         )
         return await anyio.to_thread.run_sync(PacketView.from_detail, replace(detail, events=tuple(events)))
 
-    @declare_operation(
-        "GET",
-        "/api/live",
-        "Requests as they arrive and change: events `lines` and `approvals`",
-        media=EVENT_STREAM_TYPE,
-        returns=str,
-        problems=(503,),
-        right=None,
-    )
+    @declare_operation("GET", "/api/live", media=EVENT_STREAM_TYPE, returns=str, problems=(503,), right=None)
     async def follow_packets(self, request: ApiRequest) -> StreamingResponse:
+        """Requests as they arrive and change: events `lines` and `approvals`."""
         own = get_request_owner(request.principal)
 
         async def write(stream: EventStream) -> None:
@@ -186,15 +175,10 @@ class PacketOperations(OperationGroup):
                 await changed.wait()
 
     @declare_operation(
-        "GET",
-        "/api/events",
-        "Events as they happen, going on behind `Last-Event-ID` or `after`",
-        media=EVENT_STREAM_TYPE,
-        returns=str,
-        problems=(404, 503),
-        right=None,
+        "GET", "/api/events", media=EVENT_STREAM_TYPE, returns=str, problems=(404, 503), right=None
     )
     async def follow_events(self, request: ApiRequest, query: EventQuery) -> StreamingResponse:
+        """Events as they happen, going on behind `Last-Event-ID` or `after`."""
         after = _get_last_seen(request)
         own = get_request_owner(request.principal)
         if own is not None:

@@ -99,6 +99,15 @@ RequestText = Annotated[
     str, Field(min_length=1, max_length=MAX_REQUEST_LENGTH, description="The request, in plain words")
 ]
 RequestName = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL_PATTERN)]
+ProfileName = Annotated[RequestName | None, Field(description="With this profile")]
+VersionName = Annotated[
+    RequestName | None,
+    Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
+]
+ConversationName = Annotated[RequestName | None, Field(description="Which conversation it belongs to")]
+ChosenEffort = Annotated[
+    Effort | None, Field(description="quick or thorough; by default as the caller prefers")
+]
 RequestMode = Literal["auto", "staged", "single", "simple", "react", "keyless"]
 
 
@@ -118,16 +127,11 @@ class NarrowBody:
     """A request for which suitable tools are searched. No tool is called."""
 
     request: RequestText
-    profile: Annotated[RequestName | None, Field(description="With this profile")] = None
-    api_version: Annotated[
-        RequestName | None,
-        Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
-    ] = None
+    profile: ProfileName = None
+    api_version: VersionName = None
     server: Annotated[RequestName | None, Field(description="Only tools of this server")] = None
     max_tools: Annotated[int | None, Field(ge=1, le=100, description="Most that are offered")] = None
-    effort: Annotated[
-        Effort | None, Field(description="quick or thorough; by default as the caller prefers")
-    ] = None
+    effort: ChosenEffort = None
     about: Annotated[RequestName | None, Field(description="A tool to explain, at any rank")] = None
     history: ChatHistory = ()
 
@@ -140,18 +144,13 @@ class AskBody:
     mode: Annotated[RequestMode | None, Field(description="How to answer; by default as in the settings")] = (
         None
     )
-    profile: Annotated[RequestName | None, Field(description="With this profile")] = None
-    api_version: Annotated[
-        RequestName | None,
-        Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
-    ] = None
-    conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
+    profile: ProfileName = None
+    api_version: VersionName = None
+    conversation: ConversationName = None
     persona: Annotated[
         str | None, Field(max_length=10_000, description="Who the assistant is, first in every prompt")
     ] = None
-    effort: Annotated[
-        Effort | None, Field(description="quick or thorough; by default as the caller prefers")
-    ] = None
+    effort: ChosenEffort = None
     dry_run: Annotated[bool, Field(description="Only show what would be called")] = False
     history: Annotated[
         ChatHistory | None,
@@ -171,12 +170,9 @@ class ApiCallBody:
         str, Field(min_length=1, max_length=512, description="Its key `server/tool`, or its name")
     ]
     arguments: Annotated[dict[str, Json], Field(description="By parameter")]
-    profile: Annotated[RequestName | None, Field(description="With this profile")] = None
-    api_version: Annotated[
-        RequestName | None,
-        Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
-    ] = None
-    conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
+    profile: ProfileName = None
+    api_version: VersionName = None
+    conversation: ConversationName = None
     dry_run: Annotated[bool, Field(description="Only say what would happen")] = False
     fallback: Annotated[
         bool, Field(description="false: no fallback when this tool fails or finds nothing")
@@ -219,15 +215,9 @@ class RequestOperations(OperationGroup):
         self._questions = OpenQuestions()
         self._servers_awaited = False
 
-    @declare_operation(
-        "POST",
-        "/api/route",
-        "Which tools fit a request, and why. Nothing is called",
-        right=Right.USE,
-        problems=(404,),
-        cancels_on_disconnect=True,
-    )
+    @declare_operation("POST", "/api/route", right=Right.USE, problems=(404,), cancels_on_disconnect=True)
     async def route(self, request: ApiRequest, body: NarrowBody) -> NarrowResponse:
+        """Which tools fit a request, and why. Nothing is called."""
         request = await self._await_servers(request)
         access_scope = self._resolve_access_scope(request, body)
         if body.server is not None:
@@ -250,7 +240,6 @@ class RequestOperations(OperationGroup):
     @declare_operation(
         "POST",
         "/api/ask",
-        "Answer a request; as a stream of `event`, `text` and at last `route` where accepted",
         right=Right.USE,
         returns=dict[str, Json],
         other_media=(EVENT_STREAM_TYPE,),
@@ -258,6 +247,7 @@ class RequestOperations(OperationGroup):
         cancels_on_disconnect=True,
     )
     async def ask(self, request: ApiRequest, body: AskBody) -> dict[str, Any] | StreamingResponse:
+        """Answer a request; as a stream of `event`, `text` and at last `route` where accepted."""
         request = await self._await_servers(request)
         route_options = self._build_route_options(request, body)
         admission = partial(self._router.quotas.admit, request.principal, route_options.profile, runs=True)
@@ -317,15 +307,9 @@ class RequestOperations(OperationGroup):
         self._questions.remember(route)
         return route
 
-    @declare_operation(
-        "POST",
-        "/api/call",
-        "Call a tool through the whole path",
-        right=Right.USE,
-        problems=(400, 404),
-        cancels_on_disconnect=True,
-    )
+    @declare_operation("POST", "/api/call", right=Right.USE, problems=(400, 404), cancels_on_disconnect=True)
     async def call(self, request: ApiRequest, body: ApiCallBody) -> Outcome:
+        """Call a tool through the whole path."""
         request = await self._await_servers(request)
         access_scope = self._resolve_access_scope(request, body)
         name = request.principal.name

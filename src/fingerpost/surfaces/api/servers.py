@@ -104,10 +104,9 @@ class PinOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation(
-        "GET", "/api/pins", "Trusted definitions, and those that changed since", right=Right.WATCH
-    )
+    @declare_operation("GET", "/api/pins", right=Right.WATCH)
     async def list_pins(self, request: ApiRequest, query: PinQuery) -> PinPage:
+        """Trusted definitions, and those that changed since."""
         bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
         kept = await self._router.store.pins.list_all()
         quarantined = self._get_quarantined()
@@ -137,14 +136,9 @@ class PinOperations(OperationGroup):
 
         return await anyio.to_thread.run_sync(find)
 
-    @declare_operation(
-        "POST",
-        "/api/pins/{server}/{tool}/accept",
-        "Trust the changed definition of a tool",
-        right=Right.MANAGE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", "/api/pins/{server}/{tool}/accept", right=Right.MANAGE, problems=(404, 409))
     async def accept_pin(self, request: ApiRequest, server: str, tool: str, body: AcceptBody) -> PinLine:
+        """Trust the changed definition of a tool."""
         quarantined = self._get_quarantined()
         key = next(
             (key for key in (f"{server}/{tool}", build_tool_key(server, tool)) if key in quarantined), None
@@ -336,8 +330,9 @@ class ServerOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", "/api/servers", "State of every server", right=Right.WATCH)
+    @declare_operation("GET", "/api/servers", right=Right.WATCH)
     async def list_servers(self, request: ApiRequest) -> ServerPage:
+        """State of every server."""
         items = tuple(self._build_server_line(status) for status in self._list_visible(request))
         configuration = self._router.configuration
         if configuration is None or is_scoped(request.principal):
@@ -350,14 +345,10 @@ class ServerOperations(OperationGroup):
         )
 
     @declare_operation(
-        "POST",
-        "/api/server-trials",
-        "Connect to a server once and show the tools it brings; nothing is saved",
-        right=Right.MANAGE,
-        problems=(409, 422),
-        cancels_on_disconnect=True,
+        "POST", "/api/server-trials", right=Right.MANAGE, problems=(409, 422), cancels_on_disconnect=True
     )
     async def try_server(self, request: ApiRequest, body: TrialBody) -> TrialResult:
+        """Connect to a server once and show the tools it brings; nothing is saved."""
         configuration = self._get_configuration(request)
         name, entry = _split_pasted(body.name, body.entry)
         stored = (await anyio.to_thread.run_sync(configuration.entries.file.read_entries)).get(name)
@@ -365,15 +356,9 @@ class ServerOperations(OperationGroup):
             entry = restore_secrets(entry, stored.values)
         return await self._try_draft(await self._check_entry(configuration, name, entry))
 
-    @declare_operation(
-        "POST",
-        "/api/servers",
-        "Add a server to the servers file and connect it. It is tried first",
-        right=Right.MANAGE,
-        status=201,
-        problems=(409, 422),
-    )
+    @declare_operation("POST", "/api/servers", right=Right.MANAGE, status=201, problems=(409, 422))
     async def add_server(self, request: ApiRequest, body: NewServerBody) -> SavedServer:
+        """Add a server to the servers file and connect it. It is tried first."""
         configuration = self._get_configuration(request)
         name, entry = _split_pasted(body.name, body.entry)
         entries = configuration.entries
@@ -384,14 +369,9 @@ class ServerOperations(OperationGroup):
         draft = await self._check_entry(configuration, name, restore_secrets(entry, {}))
         return await self._save(request, configuration, draft, "added", check=body.check)
 
-    @declare_operation(
-        "GET",
-        f"{_ONE_PATH}/entry",
-        "The entry of a server; secrets are masked",
-        right=Right.MANAGE,
-        problems=(404,),
-    )
+    @declare_operation("GET", f"{_ONE_PATH}/entry", right=Right.MANAGE, problems=(404,))
     async def get_server_entry(self, request: ApiRequest, server: str) -> ServerEntryView:
+        """The entry of a server; secrets are masked."""
         check_unscoped(request.principal)
         spec = self._router.servers.get_spec(self._check_name(request, server))
         configuration = self._router.configuration
@@ -402,29 +382,18 @@ class ServerOperations(OperationGroup):
                 return ServerEntryView(name=server, file=str(written.origin), editable=True, entry=entry)
         return ServerEntryView(name=server, file=spec.origin or "", editable=False)
 
-    @declare_operation(
-        "PUT",
-        _ONE_PATH,
-        "Change the entry of a server in the servers file. The new one is tried first",
-        right=Right.MANAGE,
-        problems=(404, 409, 422),
-    )
+    @declare_operation("PUT", _ONE_PATH, right=Right.MANAGE, problems=(404, 409, 422))
     async def change_server(self, request: ApiRequest, server: str, body: EntryBody) -> SavedServer:
+        """Change the entry of a server in the servers file. The new one is tried first."""
         configuration = self._get_configuration(request)
         written = await self._find_entry(configuration, server)
         entry = restore_secrets(_split_pasted(server, body.entry)[1], written.values)
         draft = await self._check_entry(configuration, server, entry)
         return await self._save(request, configuration, draft, "changed", check=body.check)
 
-    @declare_operation(
-        "DELETE",
-        _ONE_PATH,
-        "Remove a server from the servers file. Calls that run on it finish",
-        right=Right.MANAGE,
-        status=204,
-        problems=(404, 409),
-    )
+    @declare_operation("DELETE", _ONE_PATH, right=Right.MANAGE, status=204, problems=(404, 409))
     async def remove_server(self, request: ApiRequest, server: str) -> ApiResponse:
+        """Remove a server from the servers file. Calls that run on it finish."""
         configuration = self._get_configuration(request)
         await self._find_entry(configuration, server)
         await configuration.remove_entry(server, by=request.principal.name)
@@ -504,23 +473,17 @@ class ServerOperations(OperationGroup):
         line = self._build_server_line(self._router.servers.get_status(draft.name))
         return SavedServer(server=line, file=configuration.entries.file.shown, trial=trial)
 
-    @declare_operation(
-        "GET", _ONE_PATH, "State of one server, after a probe", right=Right.WATCH, problems=(404,)
-    )
+    @declare_operation("GET", _ONE_PATH, right=Right.WATCH, problems=(404,))
     async def get_server(self, request: ApiRequest, server: str) -> ServerLine:
+        """State of one server, after a probe."""
         name = self._check_name(request, server)
         with suppress(ServerError):  # a failing server must be shown too
             await self._router.servers.probe(name, timeout=PROBE_TIMEOUT_S)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/switch",
-        "Switch a server off (disconnects it and hides its tools) or on",
-        right=Right.MANAGE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/switch", right=Right.MANAGE, problems=(404, 409))
     async def switch_server(self, request: ApiRequest, server: str, body: SwitchBody) -> ServerLine:
+        """Switch a server off (disconnects it and hides its tools) or on."""
         name = self._check_name(request, server)
         self._check_enabled(name)
         await self._router.disabled_tools.set_server_enabled(
@@ -528,14 +491,9 @@ class ServerOperations(OperationGroup):
         )
         return self._build_server_line(self._router.servers.get_status(name))
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/reconnect",
-        "Reconnect now, without waiting for the next attempt",
-        right=Right.MANAGE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/reconnect", right=Right.MANAGE, problems=(404, 409))
     async def reconnect_server(self, request: ApiRequest, server: str) -> ServerLine:
+        """Reconnect now, without waiting for the next attempt."""
         name = self._check_name(request, server)
         self._check_enabled(name)
         if self._router.disabled_tools.find_entry(DisabledKind.SERVER, name) is not None:
@@ -543,26 +501,16 @@ class ServerOperations(OperationGroup):
         await self._router.servers.reconnect(name)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/breaker/reset",
-        "Call a server again that failed too often",
-        right=Right.MANAGE,
-        problems=(404,),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/breaker/reset", right=Right.MANAGE, problems=(404,))
     async def reset_breaker(self, request: ApiRequest, server: str) -> ServerLine:
+        """Call a server again that failed too often."""
         name = self._check_name(request, server)
         self._router.calls.runner.reset_breaker(name)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/instructions/accept",
-        "Accept the changed instructions of a server; they are passed on again",
-        right=Right.MANAGE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/instructions/accept", right=Right.MANAGE, problems=(404, 409))
     async def accept_instructions(self, request: ApiRequest, server: str, body: AcceptBody) -> ServerLine:
+        """Accept the changed instructions of a server; they are passed on again."""
         name = self._check_name(request, server)
         changed = self._find_changed_instructions(name)
         if changed is None:

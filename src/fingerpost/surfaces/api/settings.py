@@ -75,14 +75,9 @@ class SettingsOperations(OperationGroup):
             for row in build_rows(self._loaded or _build_loaded(self._settings))
         )
 
-    @declare_operation(
-        "GET",
-        "/api/settings",
-        "The effective settings and where each comes from; secrets are masked",
-        right=Right.WATCH,
-        problems=(404,),
-    )
+    @declare_operation("GET", "/api/settings", right=Right.WATCH, problems=(404,))
     async def get_settings(self, request: ApiRequest, query: SettingsQuery) -> SettingsView:
+        """The effective settings and where each comes from; secrets are masked."""
         check_unscoped(request.principal)
         if query.section is not None and query.section not in list_sections():
             detail = f"The sections are {', '.join(list_sections())}."

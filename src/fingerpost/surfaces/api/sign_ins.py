@@ -120,10 +120,9 @@ class SignInOperations(OperationGroup):
         self._open: dict[str, _OpenSignIn] = {}  # by state
         router.store.messages.answer_questions(_ANSWER_TOPIC, self._find_sign_in)
 
-    @declare_operation(
-        "GET", "/api/sign-ins", "Servers where the caller signs in with the own account", right=Right.USE
-    )
+    @declare_operation("GET", "/api/sign-ins", right=Right.USE)
     async def list_sign_ins(self, request: ApiRequest) -> UserSignInPage:
+        """Servers where the caller signs in with the own account."""
         user = request.principal.name
         items = [
             UserSignIn(server=spec.name, signed_in=await self._router.servers.is_signed_in(spec.name, user))
@@ -131,14 +130,9 @@ class SignInOperations(OperationGroup):
         ]
         return UserSignInPage(items=tuple(items))
 
-    @declare_operation(
-        "POST",
-        _ONE_PATH,
-        "Begin to sign in to a server; the answer names the page where that is done",
-        right=Right.USE,
-        problems=(404, 409, 410, 502, 503),
-    )
+    @declare_operation("POST", _ONE_PATH, right=Right.USE, problems=(404, 409, 410, 502, 503))
     async def begin(self, request: ApiRequest, query: SignInQuery, server: str) -> SignInStart:
+        """Begin to sign in to a server; the answer names the page where that is done."""
         spec = self._find_server(request, server)
         if query.link is not None:
             links = SignInLinks(await self._router.store.secret.load())
@@ -158,18 +152,12 @@ class SignInOperations(OperationGroup):
             raise ApiProblem(502, "The sign-in could not be started", f"{opened.error}")
         if opened.url is None:
             opened.scope.cancel()
-            detail = f"{server} did not ask for a sign-in."
-            raise ApiProblem(409, "There is nothing to sign in to", detail)
+            raise ApiProblem(409, "There is nothing to sign in to", f"{server} did not ask for a sign-in.")
         return SignInStart(url=opened.url)
 
-    @declare_operation(
-        "POST",
-        "/api/sign-in-answers",
-        "Finish a sign-in with the answer of the authorization server",
-        right=Right.USE,
-        problems=(404, 502),
-    )
+    @declare_operation("POST", "/api/sign-in-answers", right=Right.USE, problems=(404, 502))
     async def finish(self, request: ApiRequest, body: SignInAnswer) -> UserSignIn:
+        """Finish a sign-in with the answer of the authorization server."""
         fields = ("state", "code", "error", "error_description", "iss")
         answer: JsonObject = {name: value for name in fields if (value := getattr(body, name)) is not None}
         given: JsonObject = {"user": request.principal.name, "answer": answer}
@@ -195,15 +183,9 @@ class SignInOperations(OperationGroup):
         del self._open[answer["state"]]
         return _finish_sign_in(opened, answer)
 
-    @declare_operation(
-        "DELETE",
-        _ONE_PATH,
-        "Delete and revoke the caller's sign-in",
-        status=204,
-        right=Right.USE,
-        problems=(404,),
-    )
+    @declare_operation("DELETE", _ONE_PATH, status=204, right=Right.USE, problems=(404,))
     async def end(self, request: ApiRequest, server: str) -> ApiResponse:
+        """Delete and revoke the caller's sign-in."""
         self._find_server(request, server)
         if await self._router.servers.sign_out(server, user=request.principal.name) == "not signed in":
             raise ApiProblem(404, "There is no such sign-in", f"You are not signed in to {server}.")

@@ -381,10 +381,9 @@ class ToolOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation(
-        "GET", "/api/tools", "Tools, offered or not, with the reason", right=Right.WATCH, problems=(404,)
-    )
+    @declare_operation("GET", "/api/tools", right=Right.WATCH, problems=(404,))
     async def list_tools(self, request: ApiRequest, query: ToolQuery) -> ToolPage:
+        """Tools, offered or not, with the reason."""
         if query.profile is not None and not self._may_view_profile(query.profile, request.principal):
             raise ApiProblem(
                 404, "There is no such profile", f"The settings have no profile {query.profile!r}."
@@ -398,14 +397,9 @@ class ToolOperations(OperationGroup):
 
         return await anyio.to_thread.run_sync(find)
 
-    @declare_operation(
-        "GET",
-        _ONE_PATH,
-        "Everything known about one tool, with the source of each value",
-        right=Right.WATCH,
-        problems=(404,),
-    )
+    @declare_operation("GET", _ONE_PATH, right=Right.WATCH, problems=(404,))
     async def get_tool(self, request: ApiRequest, server: str, tool: str) -> ToolDetail:
+        """Everything known about one tool, with the source of each value."""
         inventory = await build_inventory(self._router, request.principal)
         card = self._find_card(inventory, server, tool)
         pins = await self._router.store.pins.list_all()
@@ -413,14 +407,9 @@ class ToolOperations(OperationGroup):
         pin = pins.get(card.key) or (None if held is None else held.pin)
         return await anyio.to_thread.run_sync(_build_detail, inventory, card, pin)
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/switch",
-        "Switch a tool off or on, on every surface",
-        right=Right.MANAGE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/switch", right=Right.MANAGE, problems=(404, 409))
     async def switch_tool(self, request: ApiRequest, server: str, tool: str, body: SwitchBody) -> ToolLine:
+        """Switch a tool off or on, on every surface."""
         inventory = await build_inventory(self._router, request.principal)
         card = self._find_card(inventory, server, tool, to_change=True)
         await self._router.disabled_tools.set_tool_enabled(
@@ -428,16 +417,11 @@ class ToolOperations(OperationGroup):
         )
         return await self._get_line(request.principal, card)
 
-    @declare_operation(
-        "POST",
-        f"{_ONE_PATH}/reads",
-        "Mark this definition of a tool as read-only, or undo it",
-        right=Right.MANAGE,
-        problems=(404, 409),
-    )
+    @declare_operation("POST", f"{_ONE_PATH}/reads", right=Right.MANAGE, problems=(404, 409))
     async def say_tool_reads(
         self, request: ApiRequest, server: str, tool: str, body: ReadOnlyBody
     ) -> ToolLine:
+        """Mark this definition of a tool as read-only, or undo it."""
         inventory = await build_inventory(self._router, request.principal)
         card = self._find_card(inventory, server, tool, to_change=True)
         if body.fingerprint != card.fingerprint:
@@ -555,7 +539,6 @@ class AssetOperations(OperationGroup):
     @declare_operation(
         "GET",
         "/api/assets/{handle}",
-        "A generated file: your own, and with the right to watch also others'",
         returns=bytes,
         media=DEFAULT_MEDIA_TYPE,
         other_media=_KNOWN_MEDIA_TYPES,
@@ -563,6 +546,7 @@ class AssetOperations(OperationGroup):
         right=None,
     )
     async def get_asset(self, request: ApiRequest, handle: str) -> ApiResponse:
+        """A generated file: your own, and with the right to watch also others'."""
         found = await fetch_asset(self._results, handle, caller=get_visible_caller(request.principal))
         if found is None:
             detail = "You have no file with this handle. Files are kept for a limited time: create it again."
