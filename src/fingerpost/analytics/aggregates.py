@@ -509,8 +509,7 @@ def choose_step(hours: float, wanted: str) -> TimeStep:
     if wanted == "auto":
         return "minute" if hours <= 3 else "hour" if hours <= 96 else "day"
     if wanted not in steps:
-        message = f"there is no step {wanted!r}; the steps are auto, {', '.join(steps)}"
-        raise ValueError(message)
+        raise ValueError(f"there is no step {wanted!r}; the steps are auto, {', '.join(steps)}")
     return next(
         step
         for step in steps[steps.index(wanted) :]

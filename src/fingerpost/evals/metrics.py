@@ -427,8 +427,7 @@ class MetricBound:
         except ValueError:
             limit = float("nan")
         if not equals or limit != limit:
-            message = f"{text!r} is not NAME=VALUE"
-            raise ConfigError(message, hint="Write for example recall@5=0.8.")
+            raise ConfigError(f"{text!r} is not NAME=VALUE", hint="Write for example recall@5=0.8.")
         return cls(name=name.strip(), limit=limit, is_minimum=is_minimum)
 
 

@@ -36,6 +36,5 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"fingerpost.testing.{_MODULES[name]}"), name)

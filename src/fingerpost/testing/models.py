@@ -88,8 +88,7 @@ def _play_in_order(lines: Iterator[ScriptLine]) -> ScriptFunction:
             return next(lines)
         except StopIteration:
             asked = request.messages[-1].text[:80] if request.messages else ""
-            message = f"the script has no more lines, and was asked {asked!r}"
-            raise AssertionError(message) from None
+            raise AssertionError(f"the script has no more lines, and was asked {asked!r}") from None
 
     return following
 

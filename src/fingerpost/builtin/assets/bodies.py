@@ -160,8 +160,7 @@ def parse_bodies(data: Json, prompt: str) -> tuple[SolidBody, ...]:
     """Return the requested bodies. Raises `ToolRefused` if there are none."""
     parts = _parse_parts(data) or _parse_words(data if isinstance(data, str) and data else prompt)
     if not parts:
-        message = "There is no body to make."
-        raise ToolRefused(message, hint=BODY_HINT)
+        raise ToolRefused("There is no body to make.", hint=BODY_HINT)
     if len(parts) > MAX_PARTS:
         message = f"A model has at most {MAX_PARTS} parts, and this has {len(parts)}."
         raise ToolRefused(message, hint="Make several models.")
@@ -219,8 +218,7 @@ def _get_extent(part: JsonObject) -> float:
 def _build_body(number: int, part: JsonObject) -> SolidBody:
     shape = _SHAPE_NAMES.get(str(part.get("shape", "")).lower())
     if shape is None:
-        message = f"Part {number} has no shape we know."
-        raise ToolRefused(message, hint=BODY_HINT)
+        raise ToolRefused(f"Part {number} has no shape we know.", hint=BODY_HINT)
     return SolidBody(
         name=str(part.get("name") or f"{shape} {number}")[:60],
         shape=shape,

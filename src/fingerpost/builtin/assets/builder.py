@@ -153,13 +153,11 @@ def _check_kind_named(request: AssetRequest) -> None:
     """
     if request.kind is None:
         kind = cast("AssetKind", find_kind(request.prompt))
-        message = f"This goes to another service, which may cost. Give kind: {kind}."
-        raise ToolRefused(message)
+        raise ToolRefused(f"This goes to another service, which may cost. Give kind: {kind}.")
 
 
 def _get_prompt(request: AssetRequest) -> str:
     text = request.prompt.strip() or (request.data.strip() if isinstance(request.data, str) else "")
     if not text:
-        message = "There are no words to make it from."
-        raise ToolRefused(message, hint="Give prompt.")
+        raise ToolRefused("There are no words to make it from.", hint="Give prompt.")
     return text

@@ -178,8 +178,7 @@ def parse_chart(data: Json, prompt: str, title: str = "") -> Chart:
     options: JsonObject = data if isinstance(data, Mapping) else {}
     shown = _parse_data(_drop_options(data) if data not in (None, "", [], {}) else find_pairs(prompt))
     if shown is None or not shown.labels:
-        message = "There are no values to draw a chart from."
-        raise ToolRefused(message, hint=CHART_HINT)
+        raise ToolRefused("There are no values to draw a chart from.", hint=CHART_HINT)
     kind = _choose_type(options.get("type"), prompt, shown)
     chart = replace(
         shown,

@@ -311,8 +311,7 @@ def parse_diagram(data: Json, prompt: str, title: str = "") -> FlowDiagram | Seq
         text = (data if isinstance(data, str) and data.strip() else prompt)[:MAX_DIAGRAM_TEXT_LENGTH]
         found = _parse_text(text, wants_sequence="sequence" in f"{prompt} {text[:200]}".lower())
     if found is None:
-        message = "There is nothing to draw a diagram from."
-        raise ToolRefused(message, hint=DIAGRAM_HINT)
+        raise ToolRefused("There is nothing to draw a diagram from.", hint=DIAGRAM_HINT)
     return replace(_check_diagram(found), title=_format_text(title))
 
 
@@ -324,8 +323,7 @@ def _check_diagram(diagram: FlowDiagram | SequenceDiagram) -> FlowDiagram | Sequ
         fits = len(diagram.participants) <= MAX_PARTICIPANTS and len(diagram.messages) <= MAX_MESSAGES
         most = f"{MAX_PARTICIPANTS} participants and {MAX_MESSAGES} messages"
     if not fits:
-        message = f"A diagram has at most {most}."
-        raise ToolRefused(message, hint="Draw a part of it, or several.")
+        raise ToolRefused(f"A diagram has at most {most}.", hint="Draw a part of it, or several.")
     return diagram
 
 

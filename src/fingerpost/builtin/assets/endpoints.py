@@ -80,12 +80,10 @@ async def generate_image(
         elif isinstance(address, str):
             data = await service.fetch(address)
         else:
-            what = "neither a picture nor where one is"
-            raise _build_invalid_reply_error(what)
+            raise _build_invalid_reply_error("neither a picture nor where one is")
     form = detect_format(data)
     if form not in ("png", "jpg", "webp", "gif"):
-        what = "something that is no picture"
-        raise _build_invalid_reply_error(what)
+        raise _build_invalid_reply_error("something that is no picture")
     return form, data
 
 
@@ -98,8 +96,7 @@ async def generate_speech(
         data = await service.post("audio/speech", body)
     found = detect_format(data)
     if found not in ("wav", "mp3", "flac", "ogg", "aac"):
-        what = "something that is no sound"
-        raise _build_invalid_reply_error(what)
+        raise _build_invalid_reply_error("something that is no sound")
     return found, data
 
 
@@ -121,8 +118,7 @@ class _MediaService:
         if address.startswith("data:"):
             head, comma, encoded = address.partition(",")
             if not comma or not head.endswith(";base64"):
-                what = "an invalid data URL"
-                raise _build_invalid_reply_error(what)
+                raise _build_invalid_reply_error("an invalid data URL")
             return await anyio.to_thread.run_sync(_decode_base64, encoded)
         if _parse_origin(address) != _parse_origin(self._settings.base_url):
             message = (
@@ -187,8 +183,7 @@ def _get_first_item(reply: bytes) -> Mapping[str, Any]:
         found = json.loads(reply)
         first = found["data"][0]
     except (ValueError, RecursionError, KeyError, IndexError, TypeError):
-        what = "nothing that could be understood"
-        raise _build_invalid_reply_error(what) from None
+        raise _build_invalid_reply_error("nothing that could be understood") from None
     return cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
 
 
@@ -196,8 +191,7 @@ def _decode_base64(encoded: str) -> bytes:
     try:
         data = base64.b64decode(encoded, validate=False)
     except (binascii.Error, ValueError):
-        what = "bytes that cannot be decoded"
-        raise _build_invalid_reply_error(what) from None
+        raise _build_invalid_reply_error("bytes that cannot be decoded") from None
     if len(data) > MAX_ASSET_BYTES:
         raise _build_invalid_reply_error(f"more than {MAX_ASSET_BYTES:,} bytes")
     return data

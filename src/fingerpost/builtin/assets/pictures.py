@@ -98,8 +98,7 @@ def _check_png(figure: Figure, text: str) -> None:
     fonts = load_library("matplotlib.font_manager")
     font = fonts.get_font(fonts.findfont("DejaVu Sans"))
     if not all(letter.isspace() or font.get_char_index(ord(letter)) for letter in text):
-        message = "Its words have letters that can be written as svg only."
-        raise ToolRefused(message, hint="Use format svg.")
+        raise ToolRefused("Its words have letters that can be written as svg only.", hint="Use format svg.")
 
 
 _NARROW_LETTERS: Final = frozenset("iljtfrI.,:;|!'`()[]{} -/\\")

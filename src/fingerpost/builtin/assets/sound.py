@@ -78,8 +78,7 @@ def parse_tune(data: Json, prompt: str) -> Tune:
     if tones is None:
         tones = _parse_text(data if isinstance(data, str) and data.strip() else prompt)
     if not tones:
-        message = "There are no tones to make."
-        raise ToolRefused(message, hint=TUNE_HINT)
+        raise ToolRefused("There are no tones to make.", hint=TUNE_HINT)
     wave_name = data.get("wave") if isinstance(data, Mapping) else None
     tune = Tune(tuple(tones), _choose_wave(wave_name, prompt.lower()))
     if tune.seconds > MAX_TUNE_S or len(tones) > MAX_NOTES:
@@ -182,8 +181,7 @@ def _get_frequency(name: str) -> float:
     """Return the frequency of a note (A4 is 440 Hz). The default octave is 4."""
     match = _NOTE_PATTERN.match(name)
     if match is None:
-        message = f"There is no note {name!r:.20}."
-        raise ToolRefused(message, hint=TUNE_HINT)
+        raise ToolRefused(f"There is no note {name!r:.20}.", hint=TUNE_HINT)
     shift = {"": 0, "#": 1, "♯": 1, "b": -1, "♭": -1}[match[2]]
     octave = int(match[3] or 4)
     return 440.0 * 2 ** ((_NOTE_STEPS[match[1].upper()] + shift) / 12 + octave - 4)
@@ -191,8 +189,7 @@ def _get_frequency(name: str) -> float:
 
 def _check_audible(hertz: float) -> float:
     if not MIN_HZ <= hertz <= MAX_HZ:
-        message = f"A tone has {MIN_HZ:g} to {MAX_HZ:,.0f} Hz, and {hertz:g} is not."
-        raise ToolRefused(message, hint=TUNE_HINT)
+        raise ToolRefused(f"A tone has {MIN_HZ:g} to {MAX_HZ:,.0f} Hz, and {hertz:g} is not.", hint=TUNE_HINT)
     return hertz
 
 

@@ -80,8 +80,7 @@ class NoteFolder:
         """
         given = path.strip().replace("\\", "/")
         if "\0" in given or len(given) > MAX_PATH_LENGTH:
-            message = "That is not a path."
-            raise ToolRefused(message, hint="Give it as list_kb_directory shows it.")
+            raise ToolRefused("That is not a path.", hint="Give it as list_kb_directory shows it.")
         if given.startswith(("/", "~")):
             whole = PurePosixPath(given)
             roots = [root for root in (self.root, self.root.resolve()) if whole.is_relative_to(root)]
@@ -532,11 +531,9 @@ class KnowledgeBase:
         try:
             text = decode_text(self.folder.read_bytes(tuple(note.path.split("/")), self._file_bytes))
         except OSError as error:
-            message = f"{note.path} cannot be read: {error.strerror or error}."
-            raise ToolRefused(message) from error
+            raise ToolRefused(f"{note.path} cannot be read: {error.strerror or error}.") from error
         if text is None:
-            message = f"{note.path} is not text."
-            raise ToolRefused(message)
+            raise ToolRefused(f"{note.path} is not text.")
         return text
 
 

@@ -83,8 +83,7 @@ class ContextLoader:
             return self._load_bundle(note, tokens)
         pieces = list(self._build_default(self._base.library))
         if not pieces:
-            message = "The knowledge base is empty."
-            raise ToolRefused(message, hint="Put notes into its folder.")
+            raise ToolRefused("The knowledge base is empty.", hint="Put notes into its folder.")
         head = (
             f"There is no {CONTEXT_FOLDER}/{OWN_CONTEXT_NAME}.md: this "
             "is the first page and the newest notes."
@@ -96,8 +95,7 @@ class ContextLoader:
         self._base.refresh()
         note = _find_named(self._base.library, name)
         if note is None:
-            message = f"There is no context {name[:100]!r}."
-            raise ToolRefused(message, hint=self.list_contexts())
+            raise ToolRefused(f"There is no context {name[:100]!r}.", hint=self.list_contexts())
         return self._load_bundle(note, tokens)
 
     def list_contexts(self) -> str:
@@ -121,8 +119,7 @@ class ContextLoader:
         """Return what the notes say about a topic, and the notes linked with those."""
         found = self._base.search(topic, MAX_NOTES)
         if not found.hits:
-            message = f"No note says anything about {topic[:100]!r}."
-            raise ToolRefused(message, hint=self.list_contexts())
+            raise ToolRefused(f"No note says anything about {topic[:100]!r}.", hint=self.list_contexts())
         pieces = [
             ContextPiece(f"{format_location(hit.passage)} · {hit.passage.heading}", hit.passage.text)
             for hit in found.hits

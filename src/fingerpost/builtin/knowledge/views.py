@@ -169,14 +169,12 @@ def read_note(base: KnowledgeBase, path: str, section: str, start: int, end: int
     """Return a note with its metadata. Lines count from 1. Raises `ToolRefused`."""
     note = base.find_note(path)
     if note.problem and not note.pages:
-        message = f"{note.path} cannot be read: {note.problem}."
-        raise ToolRefused(message)
+        raise ToolRefused(f"{note.path} cannot be read: {note.problem}.")
     lines = base.read_text(note).split("\n")
     first, last = _find_section(note, lines, section) if section else (1, len(lines))
     start, last = max(first, start), min(last, len(lines))
     if start > last:
-        message = f"{note.path} has {len(lines)} lines."
-        raise ToolRefused(message, hint="Give a smaller start_line.")
+        raise ToolRefused(f"{note.path} has {len(lines)} lines.", hint="Give a smaller start_line.")
     shown, end = _fit_lines(lines, start, max(start, min(last, end, start + MAX_READ_LINES - 1)))
     graph = base.library.graph
     head = describe_note(
@@ -232,14 +230,12 @@ def _find_section(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple
                 )
                 return heading.line, next(below, len(lines))
     known = ", ".join(heading.text for heading in note.headings[:20]) or "none"
-    message = f"{note.path} has no section {name[:100]!r}."
-    raise ToolRefused(message, hint=f"There are: {known}.")
+    raise ToolRefused(f"{note.path} has no section {name[:100]!r}.", hint=f"There are: {known}.")
 
 
 def _find_page(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple[int, int]:
     number = re.search(r"\d{1,6}", name)
     if number is None or not 1 <= int(number[0]) <= len(note.pages):
-        message = f"{note.path} has {len(note.pages)} pages."
-        raise ToolRefused(message, hint="Give section as 'page 1'.")
+        raise ToolRefused(f"{note.path} has {len(note.pages)} pages.", hint="Give section as 'page 1'.")
     first = 1 + sum(page.count("\n") + 2 for page in note.pages[: int(number[0]) - 1])
     return first, first + note.pages[int(number[0]) - 1].count("\n") + 1

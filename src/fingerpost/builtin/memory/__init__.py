@@ -150,8 +150,7 @@ def _filter_scope(memories: Sequence[Memory], scope: MemoryScope | None) -> list
 def _get_argument(arguments: JsonObject, name: str, operation: str, *, alternative: str = "") -> str:
     value = str(arguments.get(name) or "").strip()
     if not value:
-        message = f"{operation} needs `{name}`{f' or `{alternative}`' if alternative else ''}."
-        raise ToolRefused(message)
+        raise ToolRefused(f"{operation} needs `{name}`{f' or `{alternative}`' if alternative else ''}.")
     return value
 
 

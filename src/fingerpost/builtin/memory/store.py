@@ -237,8 +237,7 @@ class MemoryKeeper:
         async with self._open_lock:
             if self._own_store is None:
                 if self._stack is None:
-                    message = "The memory is not open."
-                    raise ToolRefused(message)
+                    raise ToolRefused("The memory is not open.")
                 opening = Store.open(self._host.settings.store.url)
                 self._own_store = await self._stack.enter_async_context(opening)
         return self._own_store.memories

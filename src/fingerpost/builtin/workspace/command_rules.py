@@ -50,18 +50,15 @@ class _CommandLineParser:
 def split_command(command: str) -> tuple[str, ...]:
     """Split a command line into words, with quotes resolved as in a POSIX shell. Raises `ToolRefused`."""
     if len(command) > MAX_COMMAND_LENGTH or "\0" in command:
-        message = f"A command has at most {MAX_COMMAND_LENGTH} characters and no zero bytes."
-        raise ToolRefused(message)
+        raise ToolRefused(f"A command has at most {MAX_COMMAND_LENGTH} characters and no zero bytes.")
     parser, position = _CommandLineParser(), 0
     while position < len(command):
         position = _parse_next(parser, command, position)
     if parser.quote:
-        message = f"The command ends inside of {parser.quote}."
-        raise ToolRefused(message, hint="Close the quotes.")
+        raise ToolRefused(f"The command ends inside of {parser.quote}.", hint="Close the quotes.")
     parser.end_word()
     if not parser.words:
-        message = "The command is empty."
-        raise ToolRefused(message, hint="Name a program, and its arguments.")
+        raise ToolRefused("The command is empty.", hint="Name a program, and its arguments.")
     if _ASSIGNMENT_PATTERN.match(parser.words[0]):
         message = f"{parser.words[0][:60]} sets a variable, which needs a shell, and none is used."
         raise ToolRefused(message, hint=_NO_SHELL_HINT)
@@ -92,8 +89,7 @@ def _parse_next(parser: _CommandLineParser, command: str, position: int) -> int:
 def _parse_escape(parser: _CommandLineParser, command: str, position: int) -> int:
     following = command[position + 1 : position + 2]
     if not following:
-        message = "The command ends with a backslash."
-        raise ToolRefused(message, hint="Write \\\\ for a backslash of its own.")
+        raise ToolRefused("The command ends with a backslash.", hint="Write \\\\ for a backslash of its own.")
     if parser.quote and following not in '$`"\\\n':
         parser.add("\\")
     if following != "\n":
@@ -103,8 +99,7 @@ def _parse_escape(parser: _CommandLineParser, command: str, position: int) -> in
 
 def _check_character(parser: _CommandLineParser, char: str) -> None:
     if char in "\n\r":
-        message = "The command has several lines."
-        raise ToolRefused(message, hint=_NO_SHELL_HINT)
+        raise ToolRefused("The command has several lines.", hint=_NO_SHELL_HINT)
     if char in _SHELL_OPERATORS or char in _EXPANDED_CHARACTERS:
         raise _build_shell_error(char)
     if not parser.in_word and char in "#~":

@@ -54,8 +54,7 @@ class ToolArguments:
         strange = sorted(there - {*needs, *takes})
         if strange:
             message = f"{self.operation} has no `{strange[0]}`."
-            hint = f"It takes {known}; leave out the rest."
-            raise ToolRefused(message, hint=hint, parameter=strange[0])
+            raise ToolRefused(message, hint=f"It takes {known}; leave out the rest.", parameter=strange[0])
 
     def has(self, name: str) -> bool:
         return self.arguments.get(name) is not None

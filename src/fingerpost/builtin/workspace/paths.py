@@ -100,8 +100,7 @@ def parse_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
         message = f"{format_name(path)} is a home directory, and paths here begin at the working directory."
         raise ToolRefused(message, hint="Write the path as seen from there, such as notes/today.md.")
     if len(names) > MAX_PATH_DEPTH:
-        message = f"The path has {len(names)} parts; {MAX_PATH_DEPTH} is the most."
-        raise ToolRefused(message)
+        raise ToolRefused(f"The path has {len(names)} parts; {MAX_PATH_DEPTH} is the most.")
     for name in names:
         if len(name.encode()) > MAX_NAME_LENGTH:
             message = f"The name {format_name(name[:40])}… is longer than {MAX_NAME_LENGTH} bytes."
@@ -138,16 +137,14 @@ def _check_text(path: str) -> None:
         message = "The path is empty."
         raise ToolRefused(message, hint="Name a file or folder, `.` for the working directory itself.")
     if "\0" in path:
-        message = "The path has a zero byte in it."
-        raise ToolRefused(message, hint="Leave it out.")
+        raise ToolRefused("The path has a zero byte in it.", hint="Leave it out.")
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
         message = "The path is not valid Unicode."
         raise ToolRefused(message, hint="Write it without half of a surrogate pair.") from None
     if size > MAX_PATH_LENGTH:
-        message = f"The path is {size} bytes long; {MAX_PATH_LENGTH} is the most."
-        raise ToolRefused(message)
+        raise ToolRefused(f"The path is {size} bytes long; {MAX_PATH_LENGTH} is the most.")
 
 
 def _split_path(path: str) -> tuple[str, ...]:

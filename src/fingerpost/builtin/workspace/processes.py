@@ -154,8 +154,7 @@ def _list_git_settings(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []  # git is not installed: starting the command reports that
     except subprocess.TimeoutExpired:
-        message = "git did not list its settings in time."
-        raise ToolRefused(message, hint="Try again.") from None
+        raise ToolRefused("git did not list its settings in time.", hint="Try again.") from None
     return [name for name in done.stdout.decode("utf-8", "surrogateescape").split("\0") if "=" not in name]
 
 
@@ -338,8 +337,7 @@ class BackgroundJobs(TaskOwner):
     async def start_job(self, owner: str | None, command: RunningCommand) -> BackgroundJob:
         """Start a command. Raises `ToolRefused` if too many run or it cannot be started."""
         if self._tasks is None:
-            message = "Nothing can run in the background: the server is not open."
-            raise ToolRefused(message)
+            raise ToolRefused("Nothing can run in the background: the server is not open.")
         active = sum(not job.command.finished.is_set() for job in self._jobs.values())
         if active >= self._limit:
             message = f"{active} commands run in the background already; {self._limit} is the most."

@@ -209,8 +209,7 @@ class LineFinder(Protocol):
 def search_text(workspace: WorkspaceContext, query: TextQuery) -> str:
     """Return the matching lines as `path:line: text`, ordered by path."""
     if not query.query or len(query.query) > MAX_QUERY_LENGTH:
-        message = f"The text to look for must have 1 to {MAX_QUERY_LENGTH} characters."
-        raise ToolRefused(message)
+        raise ToolRefused(f"The text to look for must have 1 to {MAX_QUERY_LENGTH} characters.")
     walking = workspace.build_walk(include_ignored=query.include_ignored)
     walking.seconds = GREP_TIMEOUT_S
     tally = _SearchCounts()
@@ -354,8 +353,7 @@ class MeaningIndex:
     def search_passages(self, query: str, path: str, limit: int) -> str:
         """Return the best passages for the query, with their locations."""
         if not query.strip():
-            message = "The query is empty."
-            raise ToolRefused(message, hint="Say in a few words what you are looking for.")
+            raise ToolRefused("The query is empty.", hint="Say in a few words what you are looking for.")
         note = self._refresh()
         self._index.wait_until_ready(INDEX_TIMEOUT_S)
         with self._workspace.root_folder.open_entry(path) as entry:

@@ -102,8 +102,7 @@ def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
             message, hint="insert_text adds text where there was none; write_file writes it all."
         )
     if edit.old == edit.new:
-        message = "`old_string` and `new_string` are the same."
-        raise ToolRefused(message, hint="Nothing would change.")
+        raise ToolRefused("`old_string` and `new_string` are the same.", hint="Nothing would change.")
     count = text.count(edit.old)
     if count == 0:
         raise _build_not_found_error(text, edit.old, display_path)

@@ -368,8 +368,7 @@ def edit_call(*, words: tuple[str, ...], last: bool, seen: bool, common: CommonO
     pending_id = words[0] if "=" not in words[0] else None
     changes = words[1:] if pending_id is not None else words
     if not changes:
-        message = "say what to change: KEY=VALUE or KEY:=JSON"
-        raise click.UsageError(message)
+        raise click.UsageError("say what to change: KEY=VALUE or KEY:=JSON")
     changed = read_pairs(changes)
     by = get_person()
 

@@ -429,8 +429,7 @@ def answer_request(*, request: tuple[str, ...], common: CommonOptions, **options
 def _read_text(request: tuple[str, ...], resume: str | None) -> str:
     if resume is not None:
         if request:
-            message = "--resume continues an earlier request; leave the request out"
-            raise click.UsageError(message)
+            raise click.UsageError("--resume continues an earlier request; leave the request out")
         return ""
     text = read_request() if request == ("-",) else " ".join(request).strip()
     if not text:

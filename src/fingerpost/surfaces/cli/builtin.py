@@ -279,8 +279,7 @@ def run_builtin(
 
 def _mark_reviewed(name: str | None, common: CommonOptions) -> int:
     if name != "workspace":
-        message = "only the workspace has files to review"
-        raise click.BadParameter(message, param_hint="--reviewed")
+        raise click.BadParameter("only the workspace has files to review", param_hint="--reviewed")
     names = build_unreviewed_writes(_build_host(common)).mark_reviewed()
     if common.as_json:
         print_json({"reviewed": names})

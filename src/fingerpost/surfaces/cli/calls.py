@@ -57,8 +57,7 @@ def call_tool(
         message = f"a JSON object is given with an option: --args {shlex.quote(arguments[0])}"
         raise click.BadParameter(message, param_hint="KEY=VALUE")
     if (name is None) == (resume is None):
-        message = "name a tool, or an approved call with --resume ID"
-        raise click.UsageError(message)
+        raise click.UsageError("name a tool, or an approved call with --resume ID")
     tool_call = ToolCall(name=name or "", arguments={**given, **read_pairs(arguments)})
     base_context = CallContext(
         call_id=create_id("cal"),
@@ -227,11 +226,9 @@ def show_result(
 ) -> int:
     """Show the full result of a call whose digest left something out. Without a handle, of the latest."""
     if last and given is not None:
-        message = "give a handle or --last, not both"
-        raise click.UsageError(message)
+        raise click.UsageError("give a handle or --last, not both")
     if part is not None and output is None:
-        message = "--part needs --out: the file to write it to"
-        raise click.UsageError(message)
+        raise click.UsageError("--part needs --out: the file to write it to")
 
     async def work(store: Store, settings: Settings) -> int:
         results = ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)

@@ -172,8 +172,7 @@ def add_server(
         if name is not None and len(pasted) == 1:
             pasted = {name: next(iter(pasted.values()))}
     elif not options["target"]:
-        message = "give a command or an address: NAME -- COMMAND, NAME URL, or --entry JSON"
-        raise click.UsageError(message)
+        raise click.UsageError("give a command or an address: NAME -- COMMAND, NAME URL, or --entry JSON")
     if "" in pasted or (name is not None and name not in pasted):
         message = "the name of the server is missing" if "" in pasted else f"there is no {name!r} in the JSON"
         raise click.UsageError(message)
@@ -287,8 +286,7 @@ def _read_headers(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         found = re.fullmatch(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=|:\s*)(.*)", pair)
         if found is None:
-            message = "write it as NAME=VALUE"
-            raise click.BadParameter(message, param_hint="--header")
+            raise click.BadParameter("write it as NAME=VALUE", param_hint="--header")
         headers[found[1]] = found[2]
     return headers
 

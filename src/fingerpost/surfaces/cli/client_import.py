@@ -210,8 +210,7 @@ def import_servers(*, target: Path | None, yes: bool, dry_run: bool, as_json: bo
     if target is not None and (reason := explain_invalid_target(target)) is not None:
         raise click.BadParameter(reason, param_hint="--write")
     if target is not None and as_json and not yes:
-        message = "--json with --write needs --yes, because no question can be asked"
-        raise click.UsageError(message)
+        raise click.UsageError("--json with --write needs --yes, because no question can be asked")
     is_named, (target, private) = target is not None, _choose_target(target)
     everything = discover_client_files(Path.home(), Path.cwd(), sys.platform, os.environ)
     existing = read_existing(target)

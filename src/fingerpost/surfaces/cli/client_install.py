@@ -549,11 +549,9 @@ def install_client(
         return _list_clients(project=project, name=name)
     client_file = _find_client_file(client, project=project)
     if profile is not None and mode != "auto":
-        message = "a profile has its own mode; give --mode or --profile"
-        raise click.UsageError(message)
+        raise click.UsageError("a profile has its own mode; give --mode or --profile")
     if undo and replace:
-        message = "--undo undoes --replace, too; leave --replace out"
-        raise click.UsageError(message)
+        raise click.UsageError("--undo undoes --replace, too; leave --replace out")
     if undo:
         return _remove_entry(client_file, name, yes=yes, dry_run=dry_run)
     loaded = read_settings(CommonOptions(config, servers))
@@ -625,8 +623,7 @@ def _find_client_file(client: str, *, project: bool) -> ClientFile:
     near = get_close_matches(client, known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     where = "a project file" if project else "a known file"
-    message = f"{client!r} is not a client with {where}; {hint}"
-    raise click.BadParameter(message, param_hint="CLIENT")
+    raise click.BadParameter(f"{client!r} is not a client with {where}; {hint}", param_hint="CLIENT")
 
 
 def _describe_stdio_entry(

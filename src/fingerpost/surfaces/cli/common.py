@@ -219,14 +219,12 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip(":"):
-            message = f"{pair!r} is not KEY=VALUE"
-            raise click.BadParameter(message, param_hint="KEY=VALUE")
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="KEY=VALUE")
         if not key.endswith(":"):
             given[key] = value
             continue
         parsed = read_arguments(f'{{"value": {value}}}')
         if isinstance(parsed, str):
-            message = f"{pair}: {parsed}"
-            raise click.BadParameter(message, param_hint="KEY:=JSON")
+            raise click.BadParameter(f"{pair}: {parsed}", param_hint="KEY:=JSON")
         given[key[:-1]] = parsed["value"]
     return given

@@ -367,12 +367,10 @@ def _show_fallbacks(common: CommonOptions, wait: float) -> int:
 def _collect_requests(request: tuple[str, ...], file: Path | None) -> Sequence[str]:
     """Return the requests from the arguments or the file. Raises `UsageError` for both or none."""
     if (file is None) == (not request):
-        message = "give one request, or a file of them with --requests FILE"
-        raise click.UsageError(message)
+        raise click.UsageError("give one request, or a file of them with --requests FILE")
     texts = [" ".join(request)] if file is None else read_requests(file)
     if not texts:
-        message = f"{file} holds no request"
-        raise click.UsageError(message)
+        raise click.UsageError(f"{file} holds no request")
     return texts
 
 

@@ -108,8 +108,7 @@ def show_settings(*, common: CommonOptions, section: str | None, changed: bool) 
     """Print the effective settings, each with where it comes from. Secrets are masked."""
     if section is not None and section not in list_sections():
         known = ", ".join(list_sections())
-        message = f"no section {section!r}; there are: {known}"
-        raise click.BadParameter(message, param_hint="SECTION")
+        raise click.BadParameter(f"no section {section!r}; there are: {known}", param_hint="SECTION")
     loaded = load(config=common.config, servers=common.servers)
     rows = [row for row in build_rows(loaded, section) if not changed or row.origin.kind != "default"]
     if common.as_json:
@@ -265,8 +264,7 @@ def add_profiles(*, names: tuple[str, ...], common: CommonOptions) -> int:
             click.echo(f"{name:12} {text.splitlines()[0].removeprefix('# ')}")
         return 0
     if unknown := [name for name in names if name not in ready]:
-        message = f"there is no example {unknown[0]!r}; there are {', '.join(ready)}"
-        raise click.UsageError(message)
+        raise click.UsageError(f"there is no example {unknown[0]!r}; there are {', '.join(ready)}")
     folder = read_settings(common).profile_files
     if folder is None:
         message = "there is no fingerpost.toml; profiles are stored beside it"
@@ -286,8 +284,7 @@ def _write_profile(files: ProfileFiles, name: str, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        message = f"{shown} exists already"
-        raise ConfigError(message, hint="change it, or remove it and try again") from None
+        raise ConfigError(f"{shown} exists already", hint="change it, or remove it and try again") from None
     except OSError as error:
         message = f"{shown} cannot be written: {error.strerror}"
         raise ConfigError(message, hint="check the folder and its permissions") from error

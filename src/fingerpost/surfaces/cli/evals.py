@@ -589,8 +589,7 @@ def _should_select(settings: Settings, wanted: bool | None) -> bool:
     """Return whether a model selects, too. Raises `UsageError` if there is none."""
     configured = settings.models.lite is not None or settings.models.prime is not None
     if wanted and not configured:
-        message = "no model is configured that could select; set models.lite or models.prime"
-        raise click.UsageError(message)
+        raise click.UsageError("no model is configured that could select; set models.lite or models.prime")
     return configured if wanted is None else wanted
 
 
@@ -606,8 +605,7 @@ def report_predictions(
 ) -> int:
     """Judge one run of predictions, or compare two."""
     if len(predictions) > 2:
-        message = "give one file of predictions, or two to compare"
-        raise click.UsageError(message)
+        raise click.UsageError("give one file of predictions, or two to compare")
     bounds = [
         *(MetricBound.parse(text, is_minimum=True) for text in least),
         *(MetricBound.parse(text, is_minimum=False) for text in most),
@@ -618,8 +616,7 @@ def report_predictions(
 def make_own_set(*, out: Path | None, compare: bool, limit: int, common: CommonOptions, wait: float) -> int:
     """Make a set of your own tools, and of the requests for which one of them worked."""
     if (out is None) is not compare:
-        message = "say either where the set goes (--out FOLDER), or --compare"
-        raise click.UsageError(message)
+        raise click.UsageError("say either where the set goes (--out FOLDER), or --compare")
 
     async def compare_own(router: Router) -> FeedbackReport:
         await connect_servers(router, wait=wait)

@@ -198,8 +198,7 @@ def set_quota(
         cost_per_day=cost_per_day,
     )
     if all(getattr(quota, limit) is None for limit in QUOTA_LIMITS):
-        message = "set at least one limit, such as --calls-per-minute 60"
-        raise click.UsageError(message)
+        raise click.UsageError("set at least one limit, such as --calls-per-minute 60")
 
     async def work(store: Store, _: Settings) -> Quota:
         same = (one.quota_id for one in await store.quotas.list_all() if (one.of, one.match) == (of, match))

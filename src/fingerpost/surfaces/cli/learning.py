@@ -70,8 +70,7 @@ def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str
     wanted = 1 if last else 2
     if len(words) != wanted or words[-1] not in VERDICTS:
         how = "--last good|bad" if last else "PACKET good|bad, or --last good|bad"
-        message = f"usage: fingerpost feedback {how}"
-        raise click.UsageError(message)
+        raise click.UsageError(f"usage: fingerpost feedback {how}")
     return (None if last else words[0]), words[-1]
 
 
@@ -106,8 +105,7 @@ MAX_SHOWN_ROWS = 20
 def show_learned(*, what: tuple[str, ...], common: CommonOptions, **options: Any) -> int:
     """Show what was learned from use and feedback, which of it counts, and why."""
     if what and not options["reset"]:
-        message = "name what to forget together with --reset"
-        raise click.UsageError(message)
+        raise click.UsageError("name what to forget together with --reset")
 
     async def forget(router: Router) -> int:
         gone = await router.learning.forget(*what, by=get_person(), person=options["person"])

@@ -142,8 +142,7 @@ def read_request() -> str:
     accept_any_text()
     text = sys.stdin.read(MAX_REQUEST_LENGTH + 1)
     if len(text) > MAX_REQUEST_LENGTH:
-        message = f"a request may have at most {MAX_REQUEST_LENGTH:,} characters"
-        raise click.UsageError(message)
+        raise click.UsageError(f"a request may have at most {MAX_REQUEST_LENGTH:,} characters")
     return text.strip()
 
 

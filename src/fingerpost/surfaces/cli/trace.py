@@ -248,8 +248,7 @@ def show_trace(*, given: str | None, last: bool, common: CommonOptions) -> int:
     content. Without an id, of the latest.
     """
     if last and given is not None:
-        message = "give an id or --last, not both"
-        raise click.UsageError(message)
+        raise click.UsageError("give an id or --last, not both")
 
     async def work(store: Store, _: Settings) -> int:
         # The router takes seconds to import; `breakers` does not need it.

@@ -63,8 +63,7 @@ def get_scopes(claims: Mapping[str, object]) -> tuple[str, ...]:
     """
     scopes = tuple(scope for name in _SCOPE_CLAIMS for scope in _parse_scope_claim(name, claims.get(name)))
     if len(scopes) > MAX_SCOPES:
-        message = f"the token has more than {MAX_SCOPES} scopes"
-        raise InvalidClaims(message)
+        raise InvalidClaims(f"the token has more than {MAX_SCOPES} scopes")
     return scopes
 
 
@@ -79,8 +78,7 @@ def _parse_scope_claim(name: str, given: object) -> list[str]:
         texts = [entry for entry in entries if isinstance(entry, str)]
         if len(texts) == len(entries):
             return texts
-    message = f"the token's {name} is neither a text nor a list of texts"
-    raise InvalidClaims(message)
+    raise InvalidClaims(f"the token's {name} is neither a text nor a list of texts")
 
 
 def get_claimed_roles(claims: Mapping[str, object], mapping: ClaimedRoles) -> tuple[AccessRole, ...]:
@@ -93,8 +91,7 @@ def get_claimed_roles(claims: Mapping[str, object], mapping: ClaimedRoles) -> tu
     roles = {mapping.roles[value] for value in values if value in mapping.roles}
     found = tuple(role for role in AccessRole if role in roles) or mapping.default_roles
     if not found:
-        message = f"no value of the claim {name} gives a role"
-        raise InvalidClaims(message)
+        raise InvalidClaims(f"no value of the claim {name} gives a role")
     return found
 
 
@@ -141,8 +138,7 @@ def build_principal(
         elif kind in names_by_kind and value:
             names_by_kind[kind].append(value)
         else:
-            message = f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know"
-            raise InvalidClaims(message)
+            raise InvalidClaims(f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know")
     name, user = _build_principal_name(claims), f"token:{claims['sub']}"  # one user for all clients
     return Principal(
         name=name,
@@ -160,8 +156,7 @@ def _intersect_profiles(scoped: tuple[str, ...], audience_profiles: tuple[str, .
         return scoped or audience_profiles
     both = tuple(name for name in scoped if name in audience_profiles)
     if not both:  # an empty result would mean all profiles
-        message = "the token's scopes name other profiles than its audience"
-        raise InvalidClaims(message)
+        raise InvalidClaims("the token's scopes name other profiles than its audience")
     return both
 
 
@@ -175,16 +170,14 @@ def _build_principal_name(claims: Mapping[str, object]) -> str:
     subject = claims.get("sub")
     client = claims.get("client_id", claims.get("azp"))
     if not isinstance(subject, str):
-        message = "the token names no subject"
-        raise InvalidClaims(message)
+        raise InvalidClaims("the token names no subject")
     name = f"token:{subject}"
     if isinstance(client, str) and client not in ("", subject):
         name += f"@{client.replace('%', '%25').replace('@', '%40')}"
     elif "@" in subject:
         name += "@"
     if not subject.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        message = "the token's subject is empty, too long or unprintable"
-        raise InvalidClaims(message)
+        raise InvalidClaims("the token's subject is empty, too long or unprintable")
     return name
 
 
@@ -299,8 +292,7 @@ class TokenIssuer:
             document = await _get_document(client, url)
         listed = document.get("keys")
         if not isinstance(listed, list):
-            message = "the key document holds no keys"
-            raise ValueError(message)
+            raise ValueError("the key document holds no keys")
         entries = cast("list[object]", listed)[:MAX_KEYS]
         return tuple(cast("Jwk", entry) for entry in entries if isinstance(entry, dict))
 
@@ -308,13 +300,11 @@ class TokenIssuer:
         """Return the URL of the issuer's keys from its metadata."""
         metadata = await _fetch_metadata(client, self._issuer)
         if metadata is None:
-            message = f"the issuer publishes no metadata; set {self._path}.jwks_url"
-            raise ValueError(message)
+            raise ValueError(f"the issuer publishes no metadata; set {self._path}.jwks_url")
         jwks_url = metadata.get("jwks_uri")
         if isinstance(jwks_url, str) and is_trustworthy(jwks_url):
             return jwks_url
-        message = "the metadata name no trustworthy address of keys"
-        raise ValueError(message)
+        raise ValueError("the metadata name no trustworthy address of keys")
 
 
 async def _fetch_metadata(client: httpx2.AsyncClient, issuer: str) -> Mapping[str, object] | None:
@@ -326,8 +316,7 @@ async def _fetch_metadata(client: httpx2.AsyncClient, issuer: str) -> Mapping[st
             continue
         # The document must name the issuer it was requested for (RFC 8414, 3.3).
         if metadata.get("issuer") != issuer:
-            message = "the metadata are those of another issuer"
-            raise ValueError(message)
+            raise ValueError("the metadata are those of another issuer")
         return metadata
     return None
 
@@ -362,23 +351,19 @@ async def _read_document(client: httpx2.AsyncClient, request: httpx2.Request) ->
     url, response = request.url, await client.send(request, stream=True)
     try:
         if response.status_code == HTTPStatus.NOT_FOUND:
-            message = f"there is nothing at {url}"
-            raise _MissingDocument(message)
+            raise _MissingDocument(f"there is nothing at {url}")
         if response.status_code != HTTPStatus.OK:
-            message = f"{url} answered with status {response.status_code}"
-            raise ValueError(message)
+            raise ValueError(f"{url} answered with status {response.status_code}")
         body = bytearray()
         async for piece in response.aiter_raw():
             body += piece
             if len(body) > MAX_FETCH_BYTES:
-                message = f"{url} answered with more than {MAX_FETCH_BYTES} bytes"
-                raise ValueError(message)
+                raise ValueError(f"{url} answered with more than {MAX_FETCH_BYTES} bytes")
     finally:
         await response.aclose()
     document: object = orjson.loads(body)
     if not isinstance(document, dict):
-        message = f"{url} did not answer with a JSON object"
-        raise ValueError(message)
+        raise ValueError(f"{url} did not answer with a JSON object")
     return cast("Mapping[str, object]", document)
 
 
@@ -462,8 +447,7 @@ class TokenCheck:
 
     async def _verify_token(self, token: str, audiences: tuple[str, ...]) -> Mapping[str, Any]:
         if str(jwt.get_unverified_header(token).get("typ", "")).lower() not in _TOKEN_TYPES:
-            message = "this is not an access token"
-            raise ValueError(message)
+            raise ValueError("this is not an access token")
         return await _verify_signed(token, self._issuer, self._settings, audiences)
 
 
@@ -477,8 +461,7 @@ async def _verify_signed(
     header = jwt.get_unverified_header(token)
     algorithm = header.get("alg")
     if algorithm not in settings.algorithms:
-        message = "the token's signature algorithm is not accepted"
-        raise ValueError(message)
+        raise ValueError("the token's signature algorithm is not accepted")
     entries = await issuer.find_keys(header.get("kid"))
     fitting = (key for entry in entries if (key := _load_key(entry, algorithm)))
     for key in islice(fitting, MAX_KEYS_TRIED):
@@ -494,8 +477,7 @@ async def _verify_signed(
             )
         except jwt.InvalidSignatureError:
             continue
-    message = "no key of the issuer fits the token"
-    raise ValueError(message)
+    raise ValueError("no key of the issuer fits the token")
 
 
 def _get_audience_profiles(audience: object, audiences: Mapping[str, str | None]) -> tuple[str, ...]:
@@ -582,19 +564,16 @@ class SingleSignOn:
         kept = self._read_cookie(cookie or "", answer.get("state", ""))
         if (error := answer.get("error")) is not None:
             words = f"{error}: {answer['error_description']}" if "error_description" in answer else error
-            message = f"The identity provider refused: {scrub(words)[:MAX_NAME_LENGTH]}"
-            raise SignOnFailed(message)
+            raise SignOnFailed(f"The identity provider refused: {scrub(words)[:MAX_NAME_LENGTH]}")
         if answer.get("iss", self._settings.issuer) != self._settings.issuer:
-            message = "The answer comes from another identity provider."
-            raise SignOnFailed(message)
+            raise SignOnFailed("The answer comes from another identity provider.")
         metadata = await self._get_metadata()
         id_token = await self._fetch_id_token(metadata, answer.get("code", ""), kept["verifier"])
         claims = await self._check_id_token(id_token, kept["nonce"])
         try:
             roles = get_claimed_roles(claims, self._settings)
         except InvalidClaims as refused:
-            message = f"You have no role here: {refused}. Ask the operator."
-            raise SignOnFailed(message, status=403) from None
+            raise SignOnFailed(f"You have no role here: {refused}. Ask the operator.", status=403) from None
         return SignedOnPerson(
             issuer=self._settings.issuer,
             subject=claims["sub"],
@@ -622,8 +601,7 @@ class SingleSignOn:
             same = hmac.compare_digest(kept["state"].encode(), state.encode("utf-8", "replace"))
             if same and self._clock() < kept["expires"]:
                 return kept
-        message = "This sign-in has expired, or was begun in another browser. Sign in again."
-        raise SignOnFailed(message)
+        raise SignOnFailed("This sign-in has expired, or was begun in another browser. Sign in again.")
 
     def _sign(self, body: str) -> str:
         return hmac.digest(self._key, body.encode("utf-8", "replace"), "sha256").hex()
@@ -638,8 +616,7 @@ class SingleSignOn:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             raise _build_unreachable(f"{type(error).__name__}: {error}") from error
         if found is None:
-            reason = "it publishes no metadata"
-            raise _build_unreachable(reason)
+            raise _build_unreachable("it publishes no metadata")
         self._metadata = found, self._clock()
         return found
 
@@ -669,8 +646,7 @@ class SingleSignOn:
                     answer = await _read_document(client, request)
         except (httpx2.HTTPError, OSError, ValueError) as error:
             log.warning("The OpenID provider gave no token for a code: %s", scrub(str(error)))
-            message = "The identity provider did not confirm the sign-in. Sign in again."
-            raise SignOnFailed(message) from error
+            raise SignOnFailed("The identity provider did not confirm the sign-in. Sign in again.") from error
         id_token = answer.get("id_token")
         if not isinstance(id_token, str) or len(id_token) > MAX_TOKEN_LENGTH:
             message = (
@@ -685,20 +661,17 @@ class SingleSignOn:
         try:
             claims = await _verify_signed(id_token, self._issuer, self._settings, (client_id,))
             if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
-                message = "the nonce is another one"
-                raise ValueError(message)
+                raise ValueError("the nonce is another one")
             audience: object = claims["aud"]
             several = isinstance(audience, list) and len(cast("list[object]", audience)) > 1
             if claims.get("azp", None if several else client_id) != client_id:
-                message = "it was made for another client"
-                raise ValueError(message)
+                raise ValueError("it was made for another client")
             _build_principal_name({"sub": claims["sub"]})
         except IssuerUnreachable as error:
             raise _build_unreachable(str(error)) from error
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError, InvalidClaims) as error:
             log.warning("An ID token was refused: %s", scrub(f"{type(error).__name__}: {error}"))
-            message = "The identity provider's answer is not valid. Sign in again."
-            raise SignOnFailed(message) from error
+            raise SignOnFailed("The identity provider's answer is not valid. Sign in again.") from error
         return claims
 
     def _build_sign_out_url(self, metadata: Mapping[str, object]) -> str | None:

@@ -286,8 +286,7 @@ class CompletionRunner:
                 # Hold back text after a model error: it is not the model's, and the result may be an error.
                 failed = failed or (isinstance(item, ModelAnswered) and item.error is not None)
                 await _forward_item(listener, item, silent=failed)
-        message = "a stream ended without its route"
-        raise RuntimeError(message)
+        raise RuntimeError("a stream ended without its route")
 
     async def _resume_call(
         self,

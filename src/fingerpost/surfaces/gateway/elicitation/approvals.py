@@ -327,8 +327,7 @@ class ElicitedApprovals:
     async def _find_pending(self, pending_id: str) -> Pending:
         pending = await self._router.calls.approvals.get(pending_id)
         if pending is None:
-            message = f"no call waits as {pending_id}"
-            raise CallError(message, hint="make the call again")
+            raise CallError(f"no call waits as {pending_id}", hint="make the call again")
         return pending
 
     async def _use_state(self, request_state: RequestState, pending: Pending) -> None:
@@ -403,8 +402,7 @@ class ReadApprovals:
                 return question.result
             if not await self._elicited_approvals.ask_in_session(call_round, pending.pending_id):
                 raise self._build_waiting_error(pending)
-        message = f"{call.tool} could not be decided; request it again"
-        raise JsonRpcError(NOT_ALLOWED_CODE, message)
+        raise JsonRpcError(NOT_ALLOWED_CODE, f"{call.tool} could not be decided; request it again")
 
     def _build_waiting_error(self, pending: Pending) -> JsonRpcError:
         page = f"at {build_approval_url(self._console, pending.pending_id)} or " if self._console else ""

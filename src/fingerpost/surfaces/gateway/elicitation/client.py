@@ -274,8 +274,7 @@ def build_unanswered_reply(method: str, server: str) -> JsonObject:
     """
     if method == ELICIT_METHOD:
         return {"action": "cancel"}
-    message = f"{method} was not answered in time"
-    raise ToolFailed(message, server=server, code=REQUEST_TIMEOUT)
+    raise ToolFailed(f"{method} was not answered in time", server=server, code=REQUEST_TIMEOUT)
 
 
 _HINT = "give everything it needs in the arguments"

@@ -123,15 +123,12 @@ class RequestStateCipher:
         """
         claims = self._decrypt(state)
         if claims["caller"] != binding.caller:
-            message = "was made for another caller or another endpoint"
-            raise InvalidRequestState(message)
+            raise InvalidRequestState("was made for another caller or another endpoint")
         if claims["call"] != binding.call:
-            message = "belongs to another call: name and arguments must stay as they were"
-            raise InvalidRequestState(message)
+            raise InvalidRequestState("belongs to another call: name and arguments must stay as they were")
         now = self._clock()
         if claims["made"] > now + CLOCK_SKEW_S or claims["expires"] <= now:
-            message = "has expired"
-            raise InvalidRequestState(message, started=True)
+            raise InvalidRequestState("has expired", started=True)
         return RequestState(
             state_id=claims["id"],
             kind=claims["kind"],
@@ -165,8 +162,7 @@ def _decode_base64(text: str) -> bytes:
     except (binascii.Error, ValueError) as wrong:
         raise ValueError(str(wrong)) from None
     if _encode_base64(raw) != text:
-        message = "not the canonical spelling"
-        raise ValueError(message)
+        raise ValueError("not the canonical spelling")
     return raw
 
 

@@ -99,8 +99,7 @@ class _SuspendedCall:
                 break
             await self._changed.wait()
         if self._ended is None:
-            message = "the call was cancelled"
-            raise FingerpostError(message)
+            raise FingerpostError("the call was cancelled")
         if self._ended.error is not None:
             raise self._ended.error
         assert self._ended.value is not None
@@ -191,8 +190,7 @@ class SuspendedCalls:
         }
         reply = await self._messages.ask(_RESUME_TOPIC, given, seconds=self._seconds)
         if reply is None:
-            message = "has expired, or the gateway was restarted"
-            raise InvalidRequestState(message, started=True)
+            raise InvalidRequestState("has expired, or the gateway was restarted", started=True)
         return _decode_resumption(reply)
 
     def _find_resumption(self, given: JsonObject) -> Awaitable[JsonObject] | None:
@@ -222,8 +220,7 @@ class SuspendedCalls:
         answers: JsonObject,
     ) -> CallValue | InputRequired:
         if suspended.awaited_state != state_id:
-            message = "was used already"
-            raise InvalidRequestState(message, started=True)
+            raise InvalidRequestState("was used already", started=True)
         suspended.awaited_state = None
         suspended.returned.set()
         suspended.caller.exchange = exchange

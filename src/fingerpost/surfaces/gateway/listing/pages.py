@@ -34,8 +34,7 @@ def _to_plain(value: object) -> object:
     """Convert mappings that are not dicts. Nothing else can come from JSON."""
     if isinstance(value, Mapping):
         return dict(cast("Mapping[str, object]", value))
-    message = f"a {type(value).__name__} is not JSON"
-    raise TypeError(message)
+    raise TypeError(f"a {type(value).__name__} is not JSON")
 
 
 _MAX_PAGES_CACHED: Final = 16  # joining a page again is cheap
