@@ -54,9 +54,7 @@ TIMED_STAGES: Final = ("narrow", "servers", "model", "approval", "call", "attemp
 
 @dataclass(slots=True)
 class Aggregate:
-    """Counts by the field names of `Counted`, sketches of durations, and counts by tool, caller and
-    profile.
-    """
+    """Counts by fields of `Counted`, sketches of durations, and counts by tool, caller and profile."""
 
     counts: Counter[str] = field(default_factory=Counter[str])
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -260,9 +258,7 @@ class EventCounter:
         add_name(aggregate.requests_by["caller"], event.packet.header.caller or "")
 
     def _count_narrowing(self, aggregate: Aggregate, event: RequestNarrowed) -> None:
-        """Count a narrowing. A request with several steps is narrowed several times; only the first one
-        counts for the request.
-        """
+        """Count a narrowing. Of a request with several steps, only the first one counts for the request."""
         narrowing = event.narrowing
         aggregate.add_duration("narrow", narrowing.milliseconds)
         if event.packet_id is None or event.packet_id in self._narrowed:

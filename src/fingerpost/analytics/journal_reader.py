@@ -27,9 +27,7 @@ MAX_PACKET_EVENTS: Final = 5_000  # per packet
 
 
 class JournalReader:
-    """Reads the journal. Create one per process with `async with JournalReader.open(store, live) as
-    reader`.
-    """
+    """Reads the journal. One per process: `async with JournalReader.open(store, live) as reader`."""
 
     def __init__(self, store: Store, live: LiveFeed) -> None:
         self._journal = store.journal
@@ -39,9 +37,7 @@ class JournalReader:
     @classmethod
     @asynccontextmanager
     async def open(cls, store: Store, live: LiveFeed) -> AsyncGenerator[JournalReader]:
-        """Open a reader. `live` (`router.live`) only signals new events; the events are read from the
-        store.
-        """
+        """Open a reader. `live` (`router.live`) only signals events; they are read from the store."""
         reader = cls(store, live)
         tasks = await anyio.create_task_group().__aenter__()
         tasks.start_soon(run_restarting, reader._tail.run)

@@ -115,9 +115,7 @@ class JournalTail:
         self._update_lines(changed)
 
     async def _read_earlier_events(self, chunk: list[JournalEntry]) -> list[JournalEntry]:
-        """Read the earlier events of packets that continue but are not among the lines, usually because they
-        waited for a long time.
-        """
+        """Read earlier events of packets that continue but are not among the lines: they waited long."""
         known = self.lines.keys() | {entry.event.packet_id for entry in chunk if is_beginning(entry.event)}
         seen = {
             entry.event.packet_id: None
@@ -220,9 +218,7 @@ class EventFollower(AsyncIterator[JournalEntry]):
         return self._ready.popleft()
 
     async def _resolve_start(self) -> int:
-        """Return the start position. A number beyond the end belongs to another journal, so start at the
-        end.
-        """
+        """Return the start position: the end for a number beyond it, which is of another journal."""
         last = await self._journal.get_last_seq()
         self._cursor = last if self._cursor is None else min(self._cursor, last)
         self._started = True

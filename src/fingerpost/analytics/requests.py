@@ -151,9 +151,7 @@ def _apply_call_received(line: PacketLine, event: CallReceived) -> _LineChanges:
 
 
 def _apply_approval_decided(line: PacketLine, event: ApprovalDecided) -> _LineChanges:
-    """Apply a decision. An approved request waits until it is resumed; an approved direct call ends, because
-    its client repeats it.
-    """
+    """Apply a decision. An approved request waits to be resumed; a direct call ends, to be repeated."""
     if line.pending_id not in (None, event.pending_id) or line.state == "ended":
         return {}
     changes: _LineChanges = {"decision": event.decision.value, "pending_id": None}

@@ -85,9 +85,7 @@ async def open_router(
 
 
 def add_builtin_settings(settings: Settings, own: Iterable[BuiltinServer]) -> Settings:
-    """Return the settings with those of the built-in servers added. The operator's own settings take
-    precedence.
-    """
+    """Return the settings with those of the built-in servers. The operator's take precedence."""
     own = tuple(own)
     if not own:
         return settings

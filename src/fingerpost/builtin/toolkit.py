@@ -174,9 +174,7 @@ async def _accept_call(arguments: JsonObject) -> None:
 
 @frozen
 class BuiltinTool:
-    """One tool. `effect` is its worst possible effect with all switches on; its annotations state this
-    effect.
-    """
+    """One tool. `effect` is its worst effect with all switches on, which its annotations state."""
 
     name: str
     title: str
@@ -380,9 +378,7 @@ class BuiltinServer:
         return _build_input_required(given) if isinstance(given, ToolQuestion) else _build_result(given)
 
     def _find_problem(self, name: str, arguments: JsonObject) -> str | None:
-        """Return what is wrong with the arguments, or None. Calls through a router were checked and repaired
-        before.
-        """
+        """Return what is wrong with the arguments, or None. A router has checked and repaired its calls."""
         # The validator of the call path leaves out patterns that it cannot run; here, every one counts.
         error = next(iter(self._validators[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
         if error is None:
@@ -410,9 +406,7 @@ class BuiltinServer:
 
 
 def _can_be_asked(ctx: ServerRequestContext[Any], context: CallContext | None) -> bool:
-    """Return whether a person can be asked: always in a routed request, otherwise if the client supports
-    it.
-    """
+    """Return whether a person can be asked: in a routed request, or if the client supports it."""
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return False
     if context is not None and context.packet_id is not None:

@@ -1,6 +1,4 @@
-"""Evaluation sets: records, file formats, catalogs of their tools, and sets from an operator's own
-requests.
-"""
+"""Evaluation sets: records, file formats, catalogs of their tools, sets of an operator's own requests."""
 
 from __future__ import annotations
 

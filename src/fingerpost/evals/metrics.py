@@ -47,9 +47,7 @@ def compute_reciprocal_rank(gained: Sequence[int]) -> float:
 
 
 def compute_auc(scores: Floats, labels: Flags) -> float:
-    """Return how often a query with the label scores higher than one without; ties count half. NaN without
-    both kinds.
-    """
+    """Return how often a query with the label outscores one without; ties are half. NaN without both."""
     positives = int(labels.sum())
     negatives = len(labels) - positives
     if not positives or not negatives:
@@ -62,9 +60,7 @@ def compute_auc(scores: Floats, labels: Flags) -> float:
 
 
 def compute_calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
-    """Return the mean difference between confidence and the share of right answers, over equal bins of
-    confidence.
-    """
+    """Return the mean difference of confidence and share of right answers, over equal bins."""
     if not len(confidence):
         return math.nan
     group = np.minimum((confidence * bins).astype(np.int64), bins - 1)

@@ -175,9 +175,7 @@ class EvalSelector:
         self.tally = SelectionTally()
 
     async def select(self, routing: RoutedQuery) -> JsonObject:
-        """Return the `selection` of the line. Raises `ModelError` if the model has not answered any query
-        yet.
-        """
+        """Return the `selection` of the line. Raises `ModelError` if the model answered no query yet."""
         offered = self._get_offered_cards(routing)
         if not offered:
             return _build_selection_line(None)
@@ -365,9 +363,7 @@ def tune_meaning_weight(
     *,
     progress: Callable[[], None] = lambda: None,
 ) -> TuningReport:
-    """Rank the tools of every query with every share of meaning, and compare. Raises `ConfigError` if the
-    queries have no labels.
-    """
+    """Rank the tools with every share of meaning, and compare. Raises `ConfigError` without labels."""
     labelled = [query for query in queries if query.has_recall_labels]
     if len(labelled) < _TUNING_FOLDS:
         message = f"{len(labelled)} queries with labels are too few to tune on"

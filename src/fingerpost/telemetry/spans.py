@@ -160,9 +160,7 @@ class OpenTraces:
         return tree
 
     def close(self, packet_id: str, at: datetime, *, is_waiting: bool = False) -> None:
-        """End the trace of a request that has ended or waits. A waiting request can continue in a new
-        trace.
-        """
+        """End the trace of a request that ended or waits. A waiting one can continue in a new trace."""
         tree = self._trees.pop(packet_id, None)
         if tree is None:
             return
@@ -216,9 +214,7 @@ class SpanSink:
         transport_of: Callable[[str], str | None] = lambda _: None,
         most_open: int = MAX_OPEN_TRACES,
     ) -> None:
-        """Create a sink. `providers` maps model names to provider APIs; `transport_of` returns the transport
-        of a server.
-        """
+        """`providers` maps model names to provider APIs; `transport_of` returns that of a server."""
         self._tracer = tracer
         self._content = content
         self._providers = providers or {}
@@ -254,9 +250,7 @@ class SpanSink:
         return self._open_traces.open(event.packet_id, root, event.at)
 
     def _get_trace(self, event: Event) -> OpenTrace | None:
-        """Return the trace of this packet. A request that waited continues in a new trace with a link to the
-        old one.
-        """
+        """Return the trace of this packet. A request that waited continues in a new, linked trace."""
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
         if tree is None and (linked_context := self._open_traces.take_waiting(event.packet_id)) is not None:
@@ -557,9 +551,7 @@ def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
 
 
 def _format_message(role: str, text: str) -> str:
-    """Format a message in the form of the OpenTelemetry conventions: a list with one message and its
-    parts.
-    """
+    """Format a message by the OpenTelemetry conventions: a list with one message and its parts."""
     part = {"type": "text", "content": text[:MAX_CONTENT_LENGTH]}
     return orjson.dumps([{"role": role, "parts": [part]}]).decode()
 

@@ -107,9 +107,7 @@ async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> 
 
 
 def _make_provider(service: str, endpoint: str | None) -> TracerProvider:
-    """Create the provider. Run it in a thread, because the imports are slow. The exporter reads the
-    environment itself.
-    """
+    """Create the provider, in a thread: its imports are slow. The exporter reads the environment."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
     from opentelemetry.sdk.trace import TracerProvider

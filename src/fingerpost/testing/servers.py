@@ -202,9 +202,7 @@ async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
 def stdio_fault(
     fault: str, *arguments: str, name: str | None = None, connect_timeout: float = 10.0
 ) -> ServerSpec:
-    """Return the spec of a stdio server with this fault. `python -m fingerpost.testing.faults.stdio` lists
-    the faults.
-    """
+    """Return the spec of a stdio server with this fault (`python -m fingerpost.testing.faults.stdio`)."""
     return ServerSpec(
         name=name or fault,
         transport="stdio",

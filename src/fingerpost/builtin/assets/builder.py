@@ -148,9 +148,7 @@ async def _generate_speech_asset(
 
 
 def _check_kind_named(request: AssetRequest) -> None:
-    """Raise if an asset that may cost money is requested without its kind. Policy rules distinguish calls by
-    kind.
-    """
+    """Raise if an asset that may cost money is requested without its kind, which policy rules need."""
     if request.kind is None:
         kind = cast("AssetKind", find_kind(request.prompt))
         raise ToolRefused(f"This goes to another service, which may cost. Give kind: {kind}.")

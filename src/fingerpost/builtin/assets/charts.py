@@ -46,9 +46,7 @@ class ChartSeries:
 
 @frozen
 class Chart:
-    """Labels with values in one or more series. `positions` are the labels as numbers, if they are
-    numeric.
-    """
+    """Labels with values in one or more series. `positions` are the labels as numbers, if they are."""
 
     labels: tuple[str, ...]
     series: tuple[ChartSeries, ...]

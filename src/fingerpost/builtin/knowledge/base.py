@@ -75,9 +75,7 @@ class NoteFolder:
         return self.root.is_dir()
 
     def split_path(self, path: str) -> tuple[str, ...]:
-        """Split a caller's path into parts relative to the folder. Raises `ToolRefused` if it leads
-        outside.
-        """
+        """Split a caller's path into parts below the folder. Raises `ToolRefused` if it leads outside."""
         given = path.strip().replace("\\", "/")
         if "\0" in given or len(given) > MAX_PATH_LENGTH:
             raise ToolRefused("That is not a path.", hint="Give it as list_kb_directory shows it.")
@@ -221,9 +219,7 @@ class NoteNames:
                 self._names.setdefault(name.casefold(), []).append(note.path)
 
     def resolve(self, target: str, start: str = "", *, by_name: bool = True) -> str | None:
-        """Return the note that `target` names, relative to the folder `start`. Of several, the nearest is
-        chosen.
-        """
+        """Return the note that `target` names, seen from the folder `start`; of several, the nearest."""
         target = target.strip().replace("\\", "/")
         for base in dict.fromkeys((start, "")):
             path = posixpath.normpath(posixpath.join(base, target.lstrip("/"))).casefold()
@@ -496,9 +492,7 @@ class KnowledgeBase:
         return reading
 
     def wait_until_indexed(self, seconds: float) -> bool:
-        """Wait until everything is read and searchable by meaning. Return whether this happened within
-        `seconds`.
-        """
+        """Wait until all is read and searchable by meaning. Return whether that took up to `seconds`."""
         self.refresh()
         with self._changed:
             read = self._changed.wait_for(lambda: self._reader is None, seconds)

@@ -44,9 +44,7 @@ _MARKUP_PATTERN = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\
 
 @frozen
 class CitedAnswer:
-    """An answer of sentences that cite existing sources, the numbers of these sources, and how many sentences
-    were dropped.
-    """
+    """An answer in sentences with sources, their numbers, and how many sentences without were dropped."""
 
     text: str
     cited: tuple[int, ...]

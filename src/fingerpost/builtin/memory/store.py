@@ -79,9 +79,7 @@ def find_secret(text: str) -> str | None:
 
 
 def _is_lock_code(found: re.Match[str]) -> bool:
-    """Return whether the words around a code say that it opens a lock. Harmless codes, such as postal codes,
-    do not count.
-    """
+    """Return whether the words around a code say that it opens a lock, unlike a postal code."""
     text, at = found.string, found.start()
     before = re.split(r"[.:=!?;,\n]", text[max(0, at - _CONTEXT_LENGTH) : at])[-1].split()[-2:]
     if before and _HARMLESS_CODES.fullmatch(before[-1]):
@@ -165,9 +163,7 @@ class MemoryKeeper:
             self._indexes.popitem()[1].index.close()
 
     async def store(self, owner: MemoryOwner, text: str) -> tuple[Memory, int]:
-        """Store a memory. Return it and the number of oldest ones removed for it. Raises `ToolRefused` for
-        secrets.
-        """
+        """Store a memory. Return it and how many old ones it displaced. Raises `ToolRefused` for secrets."""
         limit = self._settings.text_bytes
         if len(text.encode("utf-8", "replace")) > limit:
             message = f"A memory may have {limit:,} bytes, and this has more."
@@ -197,9 +193,7 @@ class MemoryKeeper:
         return await anyio.to_thread.run_sync(owner_index.search, query, limit, within)
 
     async def find_matching(self, owner: MemoryOwner, query: str) -> list[Memory]:
-        """Return the memories that contain every word of the query. Unlike search, this is exact, for
-        deletion.
-        """
+        """Return the memories that contain every word of the query: exact, for deletion."""
         memories = await self.list_all(owner)
         return await anyio.to_thread.run_sync(_filter_matching, memories, query)
 

@@ -74,9 +74,7 @@ def build_asset_tool(host: BuiltinHost) -> BuiltinTool:
 
 
 def build_asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
-    """Return the rules: local assets are allowed; assets from other services may cost money and need
-    approval.
-    """
+    """Return the rules: local assets are allowed; those of other services may cost and need approval."""
     tool = f"{SERVER}/{ASSET_TOOL}"
     costs = (("image", settings.images), ("speech", settings.speech))
     asked = tuple(

@@ -251,9 +251,7 @@ class _Subagents:
                 del self._running[parent]
 
     def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
-        """Return options with the same caller and scopes. The arguments can restrict the tools and turns
-        further.
-        """
+        """Return options with the same caller and scopes. The arguments can limit tools and turns."""
         limits, router = self._limits, self._host.required_router
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
@@ -283,9 +281,7 @@ class _Subagents:
         return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 
     async def _find_pending_id(self, name: str, context: CallContext) -> str:
-        """Return the id of the call that the subagent waits for. Raises `ToolRefused` if it is not a subagent
-        of this caller.
-        """
+        """Return the id of the call that a subagent of this caller waits for. Raises `ToolRefused`."""
         approvals = self._host.required_router.calls.approvals
         pending = await approvals.get(name) or await approvals.get(await self._find_last_pending_id(name))
         if pending is None or not await self._is_callers_own(pending.packet_id, context):

@@ -52,9 +52,7 @@ class ExpertDisagreement:
 
 @frozen
 class PanelSynthesis:
-    """One answer from all views. `parsed` is False if the model's reply could not be parsed, so that
-    disagreements are unknown.
-    """
+    """One answer from all views. `parsed`: the reply could be read, so disagreements are known."""
 
     answer: str
     agreements: tuple[str, ...] = ()

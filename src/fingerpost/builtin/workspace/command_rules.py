@@ -268,9 +268,7 @@ class CommandRule:
     anything: bool = False
 
     def explain_mismatch(self, words: Sequence[str], root: str) -> str | None:
-        """Return None if the command matches. Otherwise return a short reason, empty if the rule is about
-        another command.
-        """
+        """Return None for a match, else a short reason: empty if the rule is about another command."""
         if len(words) < len(self.words) or not all(map(_matches_word, words, self.words)):
             return ""
         # `*` does not match a folder in the program's path.

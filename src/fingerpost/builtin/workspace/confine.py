@@ -1,6 +1,4 @@
-"""A separate program (`python -I -S confine.py PLAN PROGRAM …`) that confines itself and then executes the
-command.
-"""
+"""A program (`python -I -S confine.py PLAN PROGRAM …`) that confines itself, then runs a command."""
 
 import contextlib
 import ctypes
@@ -94,9 +92,7 @@ def _mount_path(source: str, target: str, kind: "str | None", flags: int, data: 
 
 
 def _enter_namespaces(plan: "dict[str, Any]") -> None:
-    """Enter new mount, process and IPC namespaces, and a new network namespace unless the network is
-    allowed.
-    """
+    """Enter new mount, process and IPC namespaces, and a network namespace unless it is allowed."""
     user, group = os.geteuid(), os.getegid()
     wanted = _NEWNS | _NEWPID | _NEWIPC | (0 if plan["network"] else _NEWNET)
     _check_result(_LIBC.unshare(wanted | (_NEWUSER if user else 0)), "unshare")

@@ -258,9 +258,7 @@ def _do_overlap(place: str, folder: str) -> bool:
 
 
 def _list_declared_folders(server: ServerSpec) -> Iterator[str]:
-    """Yield the folders in the entry of a local server: its working directory, its arguments, its
-    variables.
-    """
+    """Yield the folders in the entry of a local server: working directory, arguments, variables."""
     start = server.cwd or str(Path.cwd())
     if server.cwd is not None:
         yield server.cwd

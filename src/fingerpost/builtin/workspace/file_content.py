@@ -403,9 +403,7 @@ def _write_temporary(entry: PathEntry, data: bytes, mode: int | None) -> str:
 
 
 def _link_into_place(entry: PathEntry, temporary: str) -> None:
-    """Link the temporary file to a name that must be free. A rename would replace a file created
-    meanwhile.
-    """
+    """Link the temporary file to a free name. A rename would replace a file created meanwhile."""
     try:
         os.link(
             temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False

@@ -1,6 +1,4 @@
-"""Operations on folders and whole files: list, find, rename, copy, delete. Nothing that exists is
-replaced.
-"""
+"""Operations on folders and whole files: list, find, rename, copy, delete. Nothing is replaced."""
 
 from __future__ import annotations
 
@@ -41,9 +39,7 @@ MAX_PATTERN_LENGTH: Final = 300
 def walk_folder(
     workspace: WorkspaceContext, path: str, walk: FolderWalk
 ) -> Generator[tuple[PathEntry, Generator[WalkedEntry]]]:
-    """Yield everything below a folder. The `.gitignore` files of its parents apply, unless the folder itself
-    is ignored.
-    """
+    """Yield everything below a folder. `.gitignore` files above apply, unless the folder is ignored."""
     with workspace.root_folder.open_entry(path) as entry:
         folder = entry.open_folder()
         try:
@@ -236,9 +232,7 @@ def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
 
 
 def _check_outside_folder(source: PathEntry, target: PathEntry, file_stat: os.stat_result) -> None:
-    """Refuse to move, copy or delete a whole folder outside the root: the person who granted the call has not
-    seen its content.
-    """
+    """Refuse to move, copy or delete a folder outside: who granted it has not seen its content."""
     if stat.S_ISDIR(file_stat.st_mode) and (source.outside or target.outside):
         message = "A folder is not moved, copied or deleted as a whole outside of the working directory."
         raise ToolRefused(message, hint="Take its files one by one.")

@@ -169,9 +169,7 @@ _MAX_ENTRIES_COMPARED: Final = 2000  # entries compared
 
 
 def find_nearest_name(folder: int, name: str) -> str | None:
-    """Return the entry of the open folder with the most similar name, or None: other case, another Unicode
-    form, or a typo.
-    """
+    """Return the name in the folder that is most alike (case, Unicode form, typo), or None."""
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES_COMPARED))
@@ -324,9 +322,7 @@ class RootFolder:
         return made
 
     def get_outside_path(self, path: str) -> str | None:
-        """Return the absolute path if it is outside, may be granted, and can be determined without file
-        access.
-        """
+        """Return the absolute path if it is outside, may be granted, and is known without file access."""
         if self._outside_access is None:
             return None
         names = parse_path(path, ("/",))
@@ -364,9 +360,7 @@ class RootFolder:
 
     @contextmanager
     def open_entry(self, path: str, *, follow: bool = True) -> Generator[PathEntry]:
-        """Yield the entry of a path, with its folder open. `follow`: also follow its last name if it is a
-        link.
-        """
+        """Yield the entry of a path, with its folder open. `follow`: also follow a link in its last name."""
         resolver, entry = self._resolve(path, follow=follow)
         try:
             yield entry
@@ -536,9 +530,7 @@ class _PathResolver:
 
 
 def _is_protected(names: tuple[str, ...], pattern: str) -> bool:
-    """Return whether the pattern protects the path: `.git` anywhere with its content, `/profiles/*.toml` only
-    there.
-    """
+    """Return whether the pattern protects the path: `.git` anywhere, `/profiles/*.toml` only there."""
     folded = tuple(_fold_name(name) for name in names)
     wanted = tuple(_fold_name(part) for part in pattern.split("/") if part)
     if not pattern.startswith("/") and len(wanted) == 1:

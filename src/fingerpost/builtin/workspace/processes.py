@@ -125,9 +125,7 @@ def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
 
 
 def _list_git_settings(folder: Path) -> list[str]:
-    """Return the names of all settings of the repository. Listing them starts none of the programs that they
-    name.
-    """
+    """Return the names of all settings of the repository, without starting programs they name."""
     environment = {
         name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
     }
@@ -159,9 +157,7 @@ def _list_git_settings(folder: Path) -> list[str]:
 
 
 def _refuse_bare_repository(folder: Path) -> None:
-    """Raise `ToolRefused` if git would treat the folder as a bare repository. Older versions do this without
-    asking.
-    """
+    """Raise `ToolRefused` if git would take the folder for a bare repository, as older versions do."""
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists():
             return

@@ -48,9 +48,7 @@ class CommandSandbox:
     def wrap_command(
         self, words: Sequence[str], folder: Path, kind: SandboxKind, scratch: Path | None
     ) -> tuple[str, ...]:
-        """Return the command that runs inside the sandbox. `scratch` is its private folder if /tmp cannot be
-        private.
-        """
+        """Return the command inside the sandbox. `scratch` is its folder if /tmp cannot be private."""
         plan = json.dumps(self._build_plan(folder, kind, scratch))
         return (sys.executable, "-I", "-S", str(_CONFINE_PROGRAM), plan, *words)
 

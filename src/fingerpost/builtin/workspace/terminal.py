@@ -45,9 +45,7 @@ _TEST_COMMANDS: Final = (
 
 
 def find_test_command(workspace: WorkspaceContext) -> str:
-    """Return the project's test command. Raises `ToolRefused` if no file defines one. Blocks: do not use it
-    in an event loop.
-    """
+    """Return the project's test command. Raises `ToolRefused` if there is none. Blocks."""
     for name, sign, command in _TEST_COMMANDS:
         content = _read_project_file(workspace, name)
         if content is not None and (sign is None or sign.search(content)):
@@ -209,9 +207,7 @@ class Terminal:
     def _build_command(
         self, words: Sequence[str], folder: str, seconds: float, *, is_elevated: bool = False
     ) -> RunningCommand:
-        """Build the command. Elevated commands run without a sandbox unless it is required, because a person
-        approved them.
-        """
+        """Build the command. An approved, elevated one runs without a sandbox unless it is required."""
         settings = self.workspace.settings
         required = settings.sandbox == "required"
         inside = settings.sandbox != "off" and (required or not is_elevated)

@@ -93,9 +93,7 @@ class TextEdit:
 
 
 def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
-    """Return the text after the edit. Raises `ToolRefused` if the old text does not occur, or occurs several
-    times.
-    """
+    """Return the text after the edit. Raises `ToolRefused` if the old text is missing or not unique."""
     if not edit.old:
         message = "`old_string` is empty."
         raise ToolRefused(

@@ -222,9 +222,7 @@ def _iterate_paths(args: ToolArguments) -> Iterator[tuple[str, str]]:
 
 
 def record_writes(workspace: WorkspaceContext, args: ToolArguments) -> None:
-    """Record the paths before they are written. Until a person reviews them, running files there needs
-    approval.
-    """
+    """Record paths before they are written: until a review, running files there needs approval."""
     workspace.unreviewed.record_names(*(path for _, path in _iterate_paths(args)))
 
 
@@ -236,9 +234,7 @@ _OUTSIDE_OPERATIONS: Final = frozenset(
 
 
 def find_outside_paths(workspace: WorkspaceContext, args: ToolArguments) -> tuple[str, ...]:
-    """Return the absolute paths of a call outside the working directory. Blocks: do not use it in an event
-    loop.
-    """
+    """Return the absolute paths of a call outside the working directory. Blocks."""
     if not workspace.settings.outside or args.operation not in _OUTSIDE_OPERATIONS:
         return ()
     found = (workspace.root_folder.get_outside_path(path) for _, path in _iterate_paths(args))
@@ -262,9 +258,7 @@ def check_paths(workspace: WorkspaceContext, args: ToolArguments) -> None:
 
 
 def check_feasible(context: FileContext, args: ToolArguments) -> None:
-    """Raise `ToolRefused` if the call would fail now. Changes are tried as a dry run; for reads, the path is
-    looked up.
-    """
+    """Raise `ToolRefused` if the call would fail now: a change is tried as a dry run, a read looked up."""
     operation = OPERATIONS[args.operation]
     with attribute_to_paths(args), _hide_content():
         # Files outside are accessed only after a person's grant.

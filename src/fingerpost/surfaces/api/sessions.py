@@ -58,9 +58,7 @@ class ConsoleSessions:
         clock: Callable[[], float] = time.monotonic,
         build_person: Callable[[SignedOnPerson], Principal | None] = lambda _: None,
     ) -> None:
-        """`build_person` returns the principal of a person who signed on, or None if that is not possible any
-        more.
-        """
+        """`build_person` returns the principal of a person who signed on, or None if there is none now."""
         self._store = store
         self._build_person = build_person
         self._lifetime = timedelta(hours=hours)

@@ -200,9 +200,7 @@ EXIT_NOT_DECIDED = 1
 
 
 class CallChoice(NamedTuple):
-    """The call a person means: by its id or a part of it, by its number in the list, or the newest of
-    theirs.
-    """
+    """The call a person means: by its id or a part of it, its number in the list, or the newest one."""
 
     given: str | None
     last: bool

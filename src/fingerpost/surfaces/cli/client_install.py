@@ -153,9 +153,7 @@ def build_http_entry(client: McpClient, url: str, *, key_variable: str | None) -
 def plan_install(
     client: McpClient, file: Path, name: str, entry: ServerEntry, drop: Iterable[str] = ()
 ) -> ConfigFileChange:
-    """Return the change that sets the server `name` to `entry` and removes the servers in `drop`. Raises
-    `ConfigError`.
-    """
+    """Return the change that sets the server `name` and removes those in `drop`. Raises `ConfigError`."""
     drop = tuple(drop)
     data = read_bytes(file)
     document = _read_client_file(client, file) if data is not None else None

@@ -179,9 +179,7 @@ def _list_visible(router: Router) -> list[ToolCard]:
 
 
 async def measure(router: Router, text: str, pool: ModelPool) -> RoutingComparison:
-    """Narrow twice and measure the second run, when everything is loaded. Ask the model if one is
-    configured.
-    """
+    """Narrow twice and measure the second run, with all loaded. Ask the model if one is configured."""
     conversation = create_id("cmp")
     first = await router.narrow(text, conversation=conversation)
     by_model = first.servers is not None and first.servers.by == "model"

@@ -261,9 +261,7 @@ _COMMANDS_BY_MEANING: Final = {
 
 
 def _suggest_command(word: str, known: list[str]) -> str:
-    """Suggest the command with this meaning, else the one spelled most alike, else one with a similar
-    meaning.
-    """
+    """Suggest the command of this meaning, else the one spelled most alike, else one of similar meaning."""
     paths = {other: path for path, words in _COMMANDS_BY_MEANING.items() for other in words.split()}
     paths |= {name: name for name in known}
     lower = word.lower()

@@ -313,9 +313,7 @@ def show_audit(*, limit: int, common: CommonOptions) -> int:
 
 
 def _format_compared(report: AuditReport) -> str:
-    """Describe which hashes the chain was compared with. Without anchors, a completely rewritten chain is not
-    detected.
-    """
+    """Describe the hashes compared with. Without anchors, a completely rewritten chain is not noticed."""
     if report.anchors:
         ranges = f" and {report.journal} of the journal" if report.journal else ""
         return f"held against {report.anchors} hashes{ranges} in the anchor file outside the database"

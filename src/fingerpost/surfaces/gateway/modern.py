@@ -88,9 +88,7 @@ class SubscriptionStream:
 
     @classmethod
     async def open_stream(cls, state: GatewayState, request: ClientRequest) -> SubscriptionStream:
-        """Open a stream with the accepted filter. Continue with `run_stream`, which also ends it. Raises
-        `JsonRpcError`.
-        """
+        """Open a stream with the accepted filter, for `run_stream`. Raises `JsonRpcError`."""
         wanted = request.params.get("notifications")
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
         if not isinstance(wanted, dict) or not _are_valid_uris(uris):
@@ -243,9 +241,7 @@ async def handle_modern_post(
 
 
 def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
-    """Return whether the client accepts JSON and event streams. Raises `McpHttpError` if it accepts
-    neither.
-    """
+    """Return whether the client accepts JSON and event streams. Raises `McpHttpError` if neither."""
     takes = parse_accept(http_request.headers)
     if not any(takes):
         raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
@@ -253,9 +249,7 @@ def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
 
 
 async def reject_method(http_request: McpHttpRequest) -> None:
-    """Reject an HTTP method other than POST: send an error for an unknown protocol version, else raise
-    `McpHttpError`.
-    """
+    """Reject a method other than POST: answer an unknown protocol version, else raise `McpHttpError`."""
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested, _SUPPORTED_VERSIONS):
         return await _send_error(http_request, None, _to_error(rejection))
@@ -280,9 +274,7 @@ def build_modern_request(
     message: JsonRpcMessage,
     inbound: McpHttpRequest | None,
 ) -> ClientRequest:
-    """Return the request after checking its envelope. Without `inbound` there are no headers to compare.
-    Raises `JsonRpcError`.
-    """
+    """Return the checked request; without `inbound` no headers are compared. Raises `JsonRpcError`."""
     assert message.id is not None
     headers = None if inbound is None else inbound.headers
     if inbound is not None and (twice := sorted(inbound.repeated & _ROUTING_HEADERS)):
@@ -315,9 +307,7 @@ def build_modern_request(
 def _find_version_rejection(
     message: JsonRpcMessage, headers: Mapping[str, str] | None
 ) -> InboundLadderRejection | None:
-    """Return the rejection of a request of neither era, or None. Such a request has an unknown version and no
-    envelope.
-    """
+    """Return the rejection of a request with an unknown version and no envelope (of neither era), or None."""
     version = None if headers is None else headers.get("mcp-protocol-version")
     meta = message.params.get("_meta")
     if version is None or (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta):
@@ -332,9 +322,7 @@ def build_unknown_method_error(method: str) -> JsonRpcError:
 def _find_header_rejection(
     state: GatewayState, request: ClientRequest, inbound: McpHttpRequest | None
 ) -> InboundLadderRejection | None:
-    """Return a rejection if headers that repeat arguments have other values, else None. A proxy may have
-    routed by them.
-    """
+    """Return a rejection if headers contradict the arguments they repeat: a proxy may have routed by them."""
     if inbound is None or request.method != "tools/call":
         return None
     name, arguments = request.params.get("name"), request.params.get("arguments")

@@ -185,9 +185,7 @@ def _is_too_deep(value: object) -> bool:
 
 
 def encode_json(value: Any) -> bytes:
-    """Encode JSON on one line. Values that orjson rejects (huge integers, lone surrogates) use the slower
-    encoder.
-    """
+    """Encode JSON on one line, with a slower encoder what orjson rejects (huge integers, lone surrogates)."""
     try:
         return orjson.dumps(value)
     except TypeError:

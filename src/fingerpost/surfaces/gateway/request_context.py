@@ -120,9 +120,7 @@ class LoggingMethods:
                 self._tasks.start_soon(run_contained, self._send_level, status.name, level)
 
     def _supports_levels(self, status: ServerStatus) -> bool:
-        """Return whether the server logs and takes a level once. Since 2026-07-28 each request carries the
-        level.
-        """
+        """Return whether the server takes a log level once. Since 2026-07-28 each request carries it."""
         if status.protocol is not None and status.protocol >= MODERN_VERSION:
             return False
         resources = self._router.servers.get_resources(status.name)
@@ -174,9 +172,7 @@ def get_intent(request: ClientRequest) -> str:
 
 
 def get_idempotency_key(request: ClientRequest) -> str | None:
-    """Return the key under which the client may repeat the same call. Raises `JsonRpcError` unless it is
-    text.
-    """
+    """Return the key under which the client may repeat a call. Raises `JsonRpcError` unless it is text."""
     key = get_meta(request).get(IDEMPOTENCY_META_KEY)
     if key is not None and not isinstance(key, str):
         raise JsonRpcError(INVALID_PARAMS, f"`{IDEMPOTENCY_META_KEY}` in `_meta` must be a text")
@@ -184,9 +180,7 @@ def get_idempotency_key(request: ClientRequest) -> str | None:
 
 
 def build_request_context(request: ClientRequest, *, log_level: str | None = None) -> RequestContext:
-    """Build the context that is forwarded. `log_level` is the session's level in the handshake era, or
-    None.
-    """
+    """Build the forwarded context. `log_level` is that of a session in the handshake era, or None."""
     params, meta = request.params, get_meta(request)
     kept: dict[str, Json] = {key: value for key, value in meta.items() if key not in _OWN_META_KEYS}
     if request.modern:

@@ -1,6 +1,4 @@
-"""Resources, resource templates, prompts and completions: `resources/*`, `prompts/*`,
-`completion/complete`.
-"""
+"""Resources, their templates, prompts and completions: `resources/*`, `prompts/*`, `completion/complete`."""
 
 from __future__ import annotations
 
@@ -84,9 +82,7 @@ class NoteMaterial(Protocol):
 
 
 class ResourceMethods:
-    """Answers requests for everything that servers offer besides tools: resources, templates, prompts and
-    completions.
-    """
+    """Answers requests for resources, templates, prompts and completions."""
 
     def __init__(
         self,
@@ -351,9 +347,7 @@ def build_not_found_error(request: ClientRequest, uri: str) -> JsonRpcError:
 
 
 def build_server_error(error: ToolFailed, request: ClientRequest, uri: str | None) -> JsonRpcError:
-    """Build the error from the server's own error. Only the code of a missing resource is translated between
-    eras.
-    """
+    """Build the error from the server's own. Only the code of a missing resource differs between eras."""
     code, data = error.code, cast("Json", error.data)
     if uri is not None:
         if request.modern and code == RESOURCE_NOT_FOUND:
@@ -383,9 +377,7 @@ def _rewrite_uri(entry: Json, original: str, uri: str) -> Json:
 
 
 def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
-    """Add the cache hints of 2026-07-28. A result is private if the caller has a key or the server gave no
-    cache scope.
-    """
+    """Add cache hints (2026-07-28). Private: the caller has a key, or the server gave no cache scope."""
     if result.get("resultType") == "input_required":
         return result
     made: dict[str, Json] = {"ttlMs": 0, **result}

@@ -149,9 +149,7 @@ class NotificationBacklog:
         self.wake()
 
     def resume_after(self, event_id: str) -> None:
-        """Treat everything up to this event as sent, and nothing after it. Ids of other processes are
-        ignored.
-        """
+        """Treat everything up to this event as sent, and nothing after it. Ignores ids of other processes."""
         number = event_id.removeprefix(self._mark)
         if event_id.startswith(self._mark) and number.isascii() and number.isdigit() and len(number) < 20:
             self._sent = min(int(number), self._last)
@@ -210,9 +208,7 @@ class _OpenQuestion:
 
 
 class ClientQuestions:
-    """The open questions of one session. The gateway chooses the ids, so answers cannot be confused with
-    requests.
-    """
+    """The open questions of one session. The gateway chooses their ids, so answers are told from requests."""
 
     __slots__ = ("_waiting",)
 
@@ -515,9 +511,7 @@ class SharedSessions:
         self._attach(session)
 
     async def load(self, session_id: str, principal: Principal, endpoint: Endpoint) -> McpSession | None:
-        """Return a session that another process opened, if it belongs to this principal and endpoint. Raises
-        `StoreError`.
-        """
+        """Return another process's session if this principal and endpoint own it. Raises `StoreError`."""
         stored = await self._store.mcp_sessions.find(session_id)
         if stored is None:
             return None

@@ -63,9 +63,7 @@ class McpHttpRequest:
 
 
 def parse_accept(headers: Mapping[str, str]) -> tuple[bool, bool]:
-    """Return whether the client accepts JSON, and whether it accepts an event stream. No Accept header means
-    both.
-    """
+    """Return whether the client accepts JSON, and whether an event stream; both without an Accept header."""
     accept = headers.get("accept")
     if accept is None or accept == "application/json, text/event-stream":
         return True, True
@@ -106,9 +104,7 @@ class GatewayAuth:
         self._authenticator = authenticator
 
     async def authenticate(self, http_request: McpHttpRequest) -> Principal:
-        """Return the principal. Raises `McpHttpError` if access is denied; the authenticator has logged
-        it.
-        """
+        """Return the principal. Raises `McpHttpError` if access is denied, which was logged by then."""
         admitted = await self._authenticator.authenticate(
             http_request.headers, http_request.endpoint, remote=http_request.remote
         )
@@ -154,9 +150,7 @@ class GatewayState:
         auth: GatewayAuth | None = None,
         store: Store | None = None,
     ) -> None:
-        """`auth` authenticates HTTP clients. It is None for stdio. Sessions are shared with other processes
-        through `store`.
-        """
+        """`auth` is for HTTP clients, None for stdio. `store` shares sessions with other processes."""
         self.methods = methods
         self.settings = settings
         self.events = events
@@ -195,9 +189,7 @@ class GatewayState:
         self._tasks = tasks
 
     def create_active_request(self) -> ActiveRequest:
-        """Create the handle of a request that is about to run. Entering it with `with` registers the request;
-        its `cancel` stops the request.
-        """
+        """Return the handle of a request: `with` registers the request, and `cancel` stops it."""
         return ActiveRequest(self.active_requests)
 
     async def open_session(self, request: ClientRequest) -> McpSession:
@@ -216,9 +208,7 @@ class GatewayState:
     async def find_session(
         self, session_id: str, principal: Principal, endpoint: Endpoint
     ) -> McpSession | None:
-        """Return the session if it belongs to this principal and endpoint, else None. Raises
-        `McpHttpError`.
-        """
+        """Return the session if this principal and endpoint own it, else None. Raises `McpHttpError`."""
         session = self.sessions.find(session_id, principal, endpoint)
         if self.shared is None:
             return session

@@ -81,9 +81,7 @@ class BlockingThread:
         self._thread.start()
 
     async def call(self, work: Callable[[*WorkArguments], Result], *arguments: *WorkArguments) -> Result:
-        """Return the result of `work`. Cancellation takes effect at once; the call may continue in its
-        thread.
-        """
+        """Return the result of `work`. Cancellation is immediate; the call may continue in its thread."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._queue.put((future, lambda: work(*arguments)))
         return await future
@@ -446,9 +444,7 @@ class StdioConnection:
             await self._writer.write(result.body)
 
     def _start_batch(self, entries: Sequence[object]) -> None:
-        """Answer a batch in its own task. Raises `InvalidJsonRpcMessage` if the session may not send
-        batches.
-        """
+        """Answer a batch in its own task. Raises `InvalidJsonRpcMessage` if batches are not allowed."""
         session = check_batch_session(self._session, entries)
         running = self._state.create_active_request()
         self._state.active_requests.add(running)  # counts at once, even before its task starts

@@ -111,9 +111,7 @@ class SessionSubscriptions:
         await self._watch_all(request, wanted)
 
     async def listen(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        """Answer `subscriptions/listen` with the accepted filter. Unsupported kinds and resources are
-        omitted.
-        """
+        """Answer `subscriptions/listen` with the accepted filter, without unsupported kinds and resources."""
         given = request.params.get("notifications")
         wanted = cast("JsonObject", given) if isinstance(given, Mapping) else _NOTHING
         honoured: dict[str, Json] = {

@@ -80,9 +80,7 @@ def bound_error_data(data: Json) -> Json:
 
 
 def _has_no_extras(result: JsonObject) -> bool:
-    """Return whether the result has only standard members and a single plain text block. A fast check for
-    most results.
-    """
+    """Return whether the result is one plain text block with standard members only, as most results are."""
     if not result.keys() <= _STANDARD_MEMBERS:
         return False
     content = result.get("content")
@@ -108,9 +106,7 @@ def _bound_blocks(content: Sequence[Json], budget: _ExtraBudget) -> list[Json]:
 
 
 def _get_block_extras(block: JsonObject) -> JsonObject:
-    """Return the block with the parts emptied that are counted elsewhere: text in the digest, bytes as
-    attachments.
-    """
+    """Return the block without what is counted elsewhere: text in the digest, bytes as attachments."""
     counted = ("text", "data") if block.get("type") == "text" else ("data",)
     light = _blank_members(block, counted)
     resource = block.get("resource")

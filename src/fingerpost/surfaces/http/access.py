@@ -1,6 +1,4 @@
-"""Access of HTTP callers: endpoints, the authentication interface, profile scopes, CORS headers, rate
-limits.
-"""
+"""Access of HTTP callers: endpoints, the authentication interface, profile scopes, CORS, rate limits."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ class Authenticator(Protocol):
         ...
 
     def allows_origin(self, headers: Mapping[str, str]) -> bool:
-        """Return whether a web page may send requests, by Host and Origin. Credentials are checked
-        separately.
-        """
+        """Return whether a web page may send requests, by Host and Origin. Credentials are checked apart."""
         ...
 
     def allows_probe(self, headers: Mapping[str, str]) -> bool:

@@ -205,9 +205,7 @@ class AllowedHosts:
 
 
 def is_cross_site_embed(headers: Mapping[str, str]) -> bool:
-    """Return whether a page of another site embeds this URL. Such requests have no Origin, but browsers mark
-    them.
-    """
+    """Return whether a page of another site embeds this URL: without Origin, but marked by browsers."""
     elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
     return elsewhere and "origin" not in headers and headers.get("sec-fetch-mode") != "navigate"
 

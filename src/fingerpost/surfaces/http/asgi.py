@@ -68,9 +68,7 @@ def check_content_type(headers: Mapping[str, str]) -> None:
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float) -> bytes:
-    """Return the whole body, within a size limit and a timeout. Raises `HttpError` and
-    `ClientDisconnected`.
-    """
+    """Return the whole body, limited in size and time. Raises `HttpError` and `ClientDisconnected`."""
     announced = headers.get("content-length")
     if announced is not None and announced.isdigit() and int(announced[:20]) > limit:
         raise _build_too_large(limit)

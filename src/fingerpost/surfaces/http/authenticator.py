@@ -274,9 +274,7 @@ class _RefusedAccess:
 
 
 class HttpAuthenticator:
-    """Implements `access.Authenticator`. `local` is the principal of local callers without a key; None: all
-    need one.
-    """
+    """Implements `access.Authenticator`. `local` is the caller without a key; None: all need one."""
 
     def __init__(
         self,
@@ -407,9 +405,7 @@ def _build_too_many(seconds: float) -> _RefusedAccess:
 
 
 def _get_credential(headers: Mapping[str, str]) -> str | None:
-    """Return the credential for the gateway. With an `X-API-Key`, the Authorization header may be for a
-    server.
-    """
+    """Return the gateway's credential. Beside an `X-API-Key`, Authorization may be for a server."""
     if (key := headers.get("x-api-key")) is not None:
         return key.strip()
     authorization = headers.get("authorization")

@@ -55,9 +55,7 @@ _FRAMING_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 def build_parser_without_upgrade(
     protocol: HttpToolsProtocol, version: str, headers: Iterable[Header]
 ) -> tuple[httptools.HttpRequestParser, bytes]:
-    """Return a parser for the rest of the connection, and a head to feed first with the framing of the
-    current body.
-    """
+    """Return a parser for the rest of the connection, and a head that frames the current body."""
     parser = httptools.HttpRequestParser(_HeadlessEvents(protocol))
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
     framing = [b"%s: %s\r\n" % header for header in headers if header[0] in _FRAMING_HEADERS]

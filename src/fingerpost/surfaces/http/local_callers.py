@@ -1,6 +1,4 @@
-"""Callers on this machine: programs that Fingerpost started, and one-time sign-in tickets for the
-operator.
-"""
+"""Callers on this machine: programs Fingerpost started, and one-time sign-in tickets of the operator."""
 
 from __future__ import annotations
 
@@ -54,9 +52,7 @@ class Peer:
 
 
 async def drop_decision_rights(principal: Principal, peer: Peer | None) -> Principal:
-    """Return the principal, without the rights to decide if a program started by Fingerpost sent the
-    request.
-    """
+    """Return the principal, without rights to decide if a program that Fingerpost started sent this."""
     if DECIDING_RIGHTS.isdisjoint(principal.rights) or not await is_tool_peer(peer):
         return principal
     return replace(
@@ -190,9 +186,7 @@ async def create_ticket(store: Store) -> str:
 
 
 async def redeem_ticket(store: Store, ticket: str) -> bool:
-    """Use up the ticket. Return whether it was valid: it is valid once, for all processes on the same
-    store.
-    """
+    """Use up the ticket. Return whether it was valid: once, for all processes on the same store."""
     mark = _hash_ticket(ticket)
     if await store.cache.get(_TICKETS_CACHE, mark) is None:
         return False

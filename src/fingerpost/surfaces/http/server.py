@@ -151,9 +151,7 @@ def get_address(listening: socket.socket) -> str:
 
 
 class PathRouter:
-    """Routes each request to an app by the first segment of its path (`v1`, `api`). `default` gets all other
-    requests.
-    """
+    """Routes each request to an app by the first segment of its path (`v1`, `api`), else to `default`."""
 
     def __init__(self, apps: Mapping[str, ServedApp], *, default: ServedApp) -> None:
         self._apps = dict(apps)
@@ -193,9 +191,7 @@ class LazyApp:
         self._app: ServedApp | None = None
 
     async def keep_open(self) -> None:
-        """Wait for the first request, then keep the app open until cancelled. After a failure the next
-        request retries.
-        """
+        """Wait for the first request, then keep the app open until cancelled. After a failure, retry."""
         while True:
             await self._wanted.wait()
             try:

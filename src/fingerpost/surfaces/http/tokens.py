@@ -388,9 +388,7 @@ class _CachedVerdict:
 
 
 class TokenCheck:
-    """Checks tokens. `audiences` returns the accepted audiences, each with the profile it limits a token
-    to.
-    """
+    """Checks tokens. `audiences` returns the accepted audiences, each with the profile it limits to."""
 
     def __init__(
         self,

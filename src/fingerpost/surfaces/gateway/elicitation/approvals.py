@@ -343,9 +343,7 @@ def _get_fingerprint(pending: Pending) -> str:
 
 
 def _build_carried_input(call_round: CallRound) -> JsonObject | None:
-    """Return the answers and the state that the client sent for the server. They must survive our own
-    question.
-    """
+    """Return the client's answers and state for the server, which must survive our own question."""
     request_context = call_round.request_context
     if not request_context.is_continuation:
         return None
@@ -421,9 +419,7 @@ def explain_denied_reading(server: str) -> str:
 
 
 def _to_call(call_round: CallRound) -> Call:
-    """Build the call to approve from a read. A read has no tool definition, so the fingerprint contains
-    none.
-    """
+    """Build the call to approve from a read, which has no tool definition to fingerprint."""
     tool_call = call_round.tool_call
     return Call(
         tool=tool_call.name,

@@ -118,9 +118,7 @@ class SignInQuestions:
         )
 
     async def accept_answer(self, call_round: CallRound) -> None:
-        """Wait for the sign-in if the user has agreed to open the page. The call then says what is
-        missing.
-        """
+        """Wait for the sign-in if the user agreed to open the page. The call then says what is missing."""
         answer = get_input_responses(call_round.request_context).get(SIGN_IN_REQUEST_KEY)
         if is_elicitation_answer(answer) and cast("JsonObject", answer).get("action") == "accept":
             user = call_round.request.principal.name
@@ -495,9 +493,7 @@ class InputRequiredCalls:
     def _drop_foreign_answers(
         self, request: ClientRequest, server: str, request_context: RequestContext
     ) -> RequestContext:
-        """Remove answers that no server can have asked for. Raises `JsonRpcError` for a state that no server
-        can have made.
-        """
+        """Remove answers no server can have asked for. Raises `JsonRpcError` for such a state."""
         if request.modern and (not server or self._supports_input_required(server)):
             return request_context
         if request_context.request_state is not None:

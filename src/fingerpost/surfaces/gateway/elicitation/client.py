@@ -260,9 +260,7 @@ class GatewayCaller:
         return cast("JsonObject", meta).get("progressToken") if isinstance(meta, Mapping) else None
 
     def _wants_level(self, level: Json) -> bool:
-        """Return whether the caller wants this log level. Callers without a session must have asked for
-        it.
-        """
+        """Return whether the caller wants this log level; without a session it must have asked for it."""
         if self._log_level not in _LEVELS:
             return not self.request.modern
         return level not in _LEVELS or _LEVELS.index(str(level)) >= _LEVELS.index(self._log_level)

@@ -118,9 +118,7 @@ class RequestStateCipher:
         ), state_id
 
     def open(self, state: str, binding: StateBinding) -> RequestState:
-        """Return the decrypted state. Raises `InvalidRequestState` unless this cipher made it, for this call,
-        and it has not expired.
-        """
+        """Return the decrypted state. Raises `InvalidRequestState` if it is foreign, expired or misplaced."""
         claims = self._decrypt(state)
         if claims["caller"] != binding.caller:
             raise InvalidRequestState("was made for another caller or another endpoint")
@@ -154,9 +152,7 @@ def _encode_base64(raw: bytes) -> str:
 
 
 def _decode_base64(text: str) -> bytes:
-    """Decode only the exact form that `_encode_base64` writes. Base64 has unused bits, and a state must have
-    only one spelling.
-    """
+    """Decode only the exact form of `_encode_base64`: a state has one spelling, base64 has unused bits."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as wrong:

@@ -245,9 +245,7 @@ class SuspendedCalls:
         return None
 
     async def _run_suspended(self, suspended: _SuspendedCall, work: CallWork) -> None:
-        """Run the call. If it ends while the client answers a question, keep its value until the client
-        returns.
-        """
+        """Run the call. If it ends while the client answers, keep its value until the client returns."""
         try:
             await suspended.run_work(work)
             if suspended.awaited_state is not None and not suspended.abandoned:

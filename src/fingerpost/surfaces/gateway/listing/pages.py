@@ -81,9 +81,7 @@ class ListPages:
         return self._fingerprint
 
     def get_page(self, cursor: object, hints: CacheHints | None) -> EncodedResult:
-        """Return the page at this cursor, the first page for None. Raises `JsonRpcError` for an unknown
-        cursor.
-        """
+        """Return the page at this cursor, for None the first one. Raises `JsonRpcError` if it is unknown."""
         start = 0 if cursor is None else self._find_start(cursor)
         page = self._joined.get((start, hints))
         if page is None:

@@ -38,9 +38,7 @@ ResourceViewer = tuple[str | None, tuple[Scope, ...], str | None]
 
 @frozen
 class VisibleResources:
-    """Resources, templates and prompts one caller may use. `complete` is False until every server was
-    connected once.
-    """
+    """Resources, templates and prompts of one caller. `complete`: every server was connected once."""
 
     viewer: ResourceViewer
     collection: ResourceCollection

@@ -221,9 +221,7 @@ class ToolListing:
         self._delivered: OrderedDict[ToolViewer, _DeliveredList] = OrderedDict()
 
     def get_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
-        """Return this caller's tools at this endpoint. Every call uses this; usually it is one dict
-        lookup.
-        """
+        """Return this caller's tools at this endpoint. Every call uses it, mostly as one dict lookup."""
         endpoint_tools, config, scopes, key = self._find_cached(endpoint, principal)
         if endpoint_tools is None:
             endpoint_tools = self._build_tools(endpoint, config, principal, scopes)
@@ -322,9 +320,7 @@ class ToolListing:
         return pages.get_page(cursor, self._build_hints(endpoint_tools, principal, pages) if modern else None)
 
     async def encode_definitions(self, endpoint_tools: EndpointTools, *, modern: bool) -> None:
-        """Encode definitions before a page is requested. Encoding many takes long, so it yields to other
-        tasks.
-        """
+        """Encode definitions before a page is requested, in steps: encoding many takes long."""
         if (endpoint_tools.viewer, modern) not in self._pages:
             for number, card in enumerate(self._get_shown_cards(endpoint_tools), 1):
                 self._definitions.get_encoded(card, modern=modern)
