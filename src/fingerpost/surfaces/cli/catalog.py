@@ -39,6 +39,7 @@ from fingerpost.surfaces.cli.common import (
     read_settings,
     run_on_router,
     run_on_store,
+    use_router,
 )
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
@@ -111,15 +112,12 @@ def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bo
     return run_on_router(loaded, work)
 
 
-def sign_in(*, name: str, common: CommonOptions) -> int:
+@use_router(standalone=True)
+async def sign_in(router: Router, *, name: str, common: CommonOptions) -> int:
     """Sign in to the server NAME with OAuth; the browser opens, the token is kept in the store."""
-
-    async def work(router: Router) -> int:
-        status = await router.sign_in(name, open_browser=_open_browser)
-        click.echo(f"signed in; {name} is {status.state} with {status.tools} tools")
-        return 0
-
-    return run_on_router(common, work, standalone=True)
+    status = await router.sign_in(name, open_browser=_open_browser)
+    click.echo(f"signed in; {name} is {status.state} with {status.tools} tools")
+    return 0
 
 
 _SIGNED_OUT: Final = {
@@ -129,21 +127,18 @@ _SIGNED_OUT: Final = {
 }
 
 
-def sign_out(*, name: str, user: str | None, common: CommonOptions) -> int:
+@use_router(standalone=True)
+async def sign_out(router: Router, *, name: str, user: str | None, common: CommonOptions) -> int:
     """Delete the stored sign-in to the server NAME and revoke its tokens."""
-
-    async def work(router: Router) -> int:
-        own = LOCAL_NAME if router.servers.get_spec(name).auth == "per_user" else None
-        result = await router.servers.sign_out(name, user=user or own)
-        if common.as_json:
-            print_json({"server": name, "result": result})
-        elif result == "not signed in":
-            click.echo(f"There is no stored sign-in to {clean_text(name)}.", err=True)
-        else:
-            click.echo(_SIGNED_OUT[result])
-        return 1 if result == "not signed in" else 0
-
-    return run_on_router(common, work, standalone=True)
+    own = LOCAL_NAME if router.servers.get_spec(name).auth == "per_user" else None
+    result = await router.servers.sign_out(name, user=user or own)
+    if common.as_json:
+        print_json({"server": name, "result": result})
+    elif result == "not signed in":
+        click.echo(f"There is no stored sign-in to {clean_text(name)}.", err=True)
+    else:
+        click.echo(_SIGNED_OUT[result])
+    return 1 if result == "not signed in" else 0
 
 
 class EntryOptions(TypedDict):
@@ -448,39 +443,35 @@ async def _watch_servers(router: Router, *, as_json: bool) -> None:
 EFFECT_COLOURS = {"read": "green", "write": "yellow", "destroy": "red"}
 
 
-def list_tools(*, query: tuple[str, ...], server: str | None, common: CommonOptions, wait: float) -> int:
+@use_router()
+async def list_tools(
+    router: Router, *, query: tuple[str, ...], server: str | None, common: CommonOptions, wait: float
+) -> int:
     """List the tools of all servers, or those that match the words of QUERY."""
-
-    async def work(router: Router) -> int:
-        await connect_servers(router, server, wait=wait)
-        found = router.tools.search(" ".join(query)) if query else router.tools.cards
-        cards = [card for card in found if server is None or card.server == server]
-        if common.as_json:
-            print_json([convert_card(card) for card in cards])
-        else:
-            _show_cards(router, cards)
-        return 0 if cards else 1
-
-    return run_on_router(common, work)
+    await connect_servers(router, server, wait=wait)
+    found = router.tools.search(" ".join(query)) if query else router.tools.cards
+    cards = [card for card in found if server is None or card.server == server]
+    if common.as_json:
+        print_json([convert_card(card) for card in cards])
+    else:
+        _show_cards(router, cards)
+    return 0 if cards else 1
 
 
-def show_tool(*, name: str, common: CommonOptions, wait: float) -> int:
+@use_router()
+async def show_tool(router: Router, *, name: str, common: CommonOptions, wait: float) -> int:
     """Show everything known about the tool NAME, and where each piece comes from."""
-
-    async def work(router: Router) -> int:
-        owner, slash, _ = name.partition("/")
-        known = slash and any(status.name == owner for status in router.servers.statuses)
-        await connect_servers(router, owner if known else None, wait=wait)
-        card = router.tools.find(name)
-        if card is None:
-            return _report_unknown(router, name)
-        if common.as_json:
-            print_json(convert_card(card))
-        else:
-            _show_card(router, card)
-        return 0
-
-    return run_on_router(common, work)
+    owner, slash, _ = name.partition("/")
+    known = slash and any(status.name == owner for status in router.servers.statuses)
+    await connect_servers(router, owner if known else None, wait=wait)
+    card = router.tools.find(name)
+    if card is None:
+        return _report_unknown(router, name)
+    if common.as_json:
+        print_json(convert_card(card))
+    else:
+        _show_card(router, card)
+    return 0
 
 
 def convert_card(card: ToolCard) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 import click
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
 
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_NAMED_IDS: Final = 5
@@ -75,6 +77,40 @@ def run_on_router(
             return await work(router)
 
     return anyio.run(run_opened)
+
+
+def use_store(command: Callable[Concatenate[Store, Settings, P], Awaitable[R]]) -> Callable[P, R]:
+    """Run a command on the store and the settings of its `common` options."""
+
+    @wraps(command)
+    def run(*args: P.args, **options: P.kwargs) -> R:
+        common = options["common"]
+        assert isinstance(common, CommonOptions)
+        return run_on_store(common, lambda store, settings: command(store, settings, *args, **options))
+
+    return run
+
+
+def use_router(
+    *, need_servers: bool = True, standalone: bool = False, wake: bool = False
+) -> Callable[[Callable[Concatenate[Router, P], Awaitable[R]]], Callable[P, R]]:
+    """Run a command on the router of its `common` options. `wake` first connects all servers."""
+
+    def decorate(command: Callable[Concatenate[Router, P], Awaitable[R]]) -> Callable[P, R]:
+        @wraps(command)
+        def run(*args: P.args, **options: P.kwargs) -> R:
+            async def work(router: Router) -> R:
+                if wake:
+                    await connect_servers(router, wake=True)
+                return await command(router, *args, **options)
+
+            common = options["common"]
+            assert isinstance(common, CommonOptions)
+            return run_on_router(common, work, need_servers=need_servers, standalone=standalone)
+
+        return run
+
+    return decorate
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from fingerpost.settings.problems import format_path
 from fingerpost.settings.profiles import read_examples
 from fingerpost.settings.reference import build_rows, list_sections
 from fingerpost.surfaces.cli.answer_output import make_readable
-from fingerpost.surfaces.cli.common import connect_servers, read_settings, run_on_router
+from fingerpost.surfaces.cli.common import connect_servers, read_settings, use_router
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
     build_table,
@@ -184,26 +184,23 @@ def _find_origin(loaded: Loaded, name: str) -> str:
     return "" if first is None else str(first)
 
 
-def show_profile(*, name: str, prompt: bool, common: CommonOptions, wait: float) -> int:
+@use_router()
+async def show_profile(router: Router, *, name: str, prompt: bool, common: CommonOptions, wait: float) -> int:
     """Show the tools and the prompt of the profile NAME with the configured servers."""
-
-    async def work(router: Router) -> int:
-        profile = router.profiles.get_profile(name)  # report an unknown name first
-        await connect_servers(router, wait=wait)
-        view = await router.look(profile=name)
-        if not common.as_json:
-            _print_profile(router, name, view, prompt=prompt)
-            return 0
-        document = {
-            "name": name,
-            "profile": _convert_profile(profile),
-            "tools": [card.key for card in view.visible.cards],
-            "prompt": _build_prompt(router, name, view),
-        }
-        print_json(scrub_json(document))
+    profile = router.profiles.get_profile(name)  # report an unknown name first
+    await connect_servers(router, wait=wait)
+    view = await router.look(profile=name)
+    if not common.as_json:
+        _print_profile(router, name, view, prompt=prompt)
         return 0
-
-    return run_on_router(common, work)
+    document = {
+        "name": name,
+        "profile": _convert_profile(profile),
+        "tools": [card.key for card in view.visible.cards],
+        "prompt": _build_prompt(router, name, view),
+    }
+    print_json(scrub_json(document))
+    return 0
 
 
 def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: bool) -> None:

@@ -13,14 +13,13 @@ from rich.text import Text
 from fingerpost.events import AccessChanged, KeyChanged
 from fingerpost.records import QUOTA_LIMITS, AccessRole, Effect, Quota, QuotaSubject, Right, Scope, utc_now
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import run_on_store
+from fingerpost.surfaces.cli.common import run_on_store, use_store
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import clean_text, print_json, print_note, print_table
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
     from fingerpost.store import ApiKey, Store
-    from fingerpost.store.callers import UsedLimit
 
 
 def add_key(
@@ -70,17 +69,13 @@ def add_key(
     return 0
 
 
-def revoke_key(*, name: str, common: CommonOptions) -> int:
+@use_store
+async def revoke_key(store: Store, _: Settings, *, name: str, common: CommonOptions) -> int:
     """Revoke the key with this name or id. A running gateway rejects it within seconds."""
-
-    async def work(store: Store, _: Settings) -> bool:
-        known = [key for key in await store.keys.list_all() if name in (key.name, key.key_id)]
-        revoked = await store.keys.revoke(name)
-        for key in known if revoked else ():
-            await store.journal.append(KeyChanged(key_id=key.key_id, name=key.name, change="revoked"))
-        return revoked
-
-    revoked = run_on_store(common, work)
+    known = [key for key in await store.keys.list_all() if name in (key.name, key.key_id)]
+    revoked = await store.keys.revoke(name)
+    for key in known if revoked else ():
+        await store.journal.append(KeyChanged(key_id=key.key_id, name=key.name, change="revoked"))
     if common.as_json:
         print_json({"name": name, "revoked": revoked})
     elif revoked:
@@ -90,13 +85,10 @@ def revoke_key(*, name: str, common: CommonOptions) -> int:
     return 0 if revoked else 1
 
 
-def list_keys(*, common: CommonOptions) -> int:
+@use_store
+async def list_keys(store: Store, _: Settings, *, common: CommonOptions) -> int:
     """List all keys."""
-
-    async def work(store: Store, _: Settings) -> list[ApiKey]:
-        return await store.keys.list_all()
-
-    known = run_on_store(common, work)
+    known = await store.keys.list_all()
     now = utc_now()
     if common.as_json:
         print_json([_convert_key(key, now) for key in known])
@@ -214,16 +206,12 @@ def set_quota(
     return 0
 
 
-def remove_quota(*, quota_id: str, common: CommonOptions) -> int:
+@use_store
+async def remove_quota(store: Store, _: Settings, *, quota_id: str, common: CommonOptions) -> int:
     """Remove the stored quota with this id."""
-
-    async def work(store: Store, _: Settings) -> bool:
-        removed = await store.quotas.remove(quota_id)
-        if removed:
-            await store.journal.append(AccessChanged(what="quota", name=quota_id, change="removed"))
-        return removed
-
-    removed = run_on_store(common, work)
+    removed = await store.quotas.remove(quota_id)
+    if removed:
+        await store.journal.append(AccessChanged(what="quota", name=quota_id, change="removed"))
     if common.as_json:
         print_json({"quota_id": quota_id, "removed": removed})
     elif removed:
@@ -233,15 +221,12 @@ def remove_quota(*, quota_id: str, common: CommonOptions) -> int:
     return 0 if removed else 1
 
 
-def list_quotas(*, common: CommonOptions) -> int:
+@use_store
+async def list_quotas(store: Store, settings: Settings, *, common: CommonOptions) -> int:
     """List the quotas and what is used of them now."""
-
-    async def work(store: Store, settings: Settings) -> tuple[tuple[Quota, ...], tuple[UsedLimit, ...]]:
-        configured = (quota.to_record() for quota in settings.quotas)
-        quotas = (*await store.quotas.list_all(), *configured)
-        return quotas, await store.quotas.measure_use(quotas)
-
-    quotas, use = run_on_store(common, work)
+    configured = (quota.to_record() for quota in settings.quotas)
+    quotas = (*await store.quotas.list_all(), *configured)
+    use = await store.quotas.measure_use(quotas)
     if common.as_json:
         print_json({"items": [to_plain(one) for one in quotas], "use": [to_plain(one) for one in use]})
         return 0

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.commands import KINDS
-from fingerpost.surfaces.cli.common import connect_servers, match_id, run_on_router
+from fingerpost.surfaces.cli.common import connect_servers, match_id, run_on_router, use_router
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
     clean_text,
@@ -185,19 +185,16 @@ def _format_unseen(one: LearnedCorrection) -> str:
     return "(hidden: another person's text)" if one.times else ""
 
 
-def set_preference(*, what: str | None, common: CommonOptions) -> int:
+@use_router(need_servers=False)
+async def set_preference(router: Router, *, what: str | None, common: CommonOptions) -> int:
     """Set or show the preferred effort of answers. `usual` removes the preference."""
-
-    async def work(router: Router) -> int:
-        person = get_person()
-        effort = await update_preference(router, person, what)
-        if common.as_json:
-            print_json({"caller": person, "effort": effort})
-        else:
-            click.echo(format_preference(person, effort))
-        return 0
-
-    return run_on_router(common, work, need_servers=False)
+    person = get_person()
+    effort = await update_preference(router, person, what)
+    if common.as_json:
+        print_json({"caller": person, "effort": effort})
+    else:
+        click.echo(format_preference(person, effort))
+    return 0
 
 
 async def update_preference(router: Router, person: str, what: str | None) -> Effort | None:

@@ -16,13 +16,13 @@ from fingerpost import __version__
 from fingerpost.catalog import find_differences
 from fingerpost.catalog.pins import is_server_key
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import connect_servers, run_on_router, run_on_store
+from fingerpost.surfaces.cli.common import use_router, use_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table
 from fingerpost.surfaces.cli.terminal_input import confirm, get_person
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
     from fingerpost.records import (
         ChangedInstructions,
@@ -36,141 +36,120 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
 
 
-def list_pins(*, common: CommonOptions) -> int:
+@use_router(wake=True)
+async def list_pins(router: Router, *, common: CommonOptions) -> int:
     """Review tools whose definition changed since it was first seen."""
-
-    async def work(router: Router) -> int:
-        changed = {entry.card.key: entry for entry in router.catalog.quarantined}
-        known = {key: entry.pin for key, entry in changed.items() if entry.new}
-        known |= {
-            key: pin for key, pin in (await router.store.pins.list_all()).items() if not is_server_key(key)
-        }
-        texts = router.catalog.changed_instructions
-        if common.as_json:
-            print_json(
-                [{**to_plain(pin), "state": _get_state(router, key)} for key, pin in sorted(known.items())]
-            )
-            return 1 if changed or texts else 0
-        print_table(
-            f"{len(known)} pinned, {len(changed) + len(texts)} to review",
-            ("tool", "state", "pinned", "fingerprint"),
-            (
-                (
-                    key,
-                    _get_state(router, key),
-                    f"{pin.pinned_at:%Y-%m-%d %H:%M}" + (f" by {pin.accepted_by}" if pin.accepted_by else ""),
-                    pin.fingerprint[:12],
-                )
-                for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0]))
-            ),
+    changed = {entry.card.key: entry for entry in router.catalog.quarantined}
+    known = {key: entry.pin for key, entry in changed.items() if entry.new}
+    known |= {key: pin for key, pin in (await router.store.pins.list_all()).items() if not is_server_key(key)}
+    texts = router.catalog.changed_instructions
+    if common.as_json:
+        print_json(
+            [{**to_plain(pin), "state": _get_state(router, key)} for key, pin in sorted(known.items())]
         )
-        for text in texts:
-            server = clean_text(text.server)
-            why = "are suspicious" if text.findings else "changed"
-            what = f"its instructions {why}, and are not passed on"
-            click.echo(f"{server}: {what} (`pins diff {server}`)")
-        if changed or texts:
-            onward = (
-                "Show a change with `fingerpost pins diff TOOL`; accept it with "
-                "`fingerpost pins accept TOOL`. Give a server's name for all of its changes."
-            )
-            click.echo(repeat_options(onward))
         return 1 if changed or texts else 0
+    print_table(
+        f"{len(known)} pinned, {len(changed) + len(texts)} to review",
+        ("tool", "state", "pinned", "fingerprint"),
+        (
+            (
+                key,
+                _get_state(router, key),
+                f"{pin.pinned_at:%Y-%m-%d %H:%M}" + (f" by {pin.accepted_by}" if pin.accepted_by else ""),
+                pin.fingerprint[:12],
+            )
+            for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0]))
+        ),
+    )
+    for text in texts:
+        server = clean_text(text.server)
+        why = "are suspicious" if text.findings else "changed"
+        what = f"its instructions {why}, and are not passed on"
+        click.echo(f"{server}: {what} (`pins diff {server}`)")
+    if changed or texts:
+        onward = (
+            "Show a change with `fingerpost pins diff TOOL`; accept it with "
+            "`fingerpost pins accept TOOL`. Give a server's name for all of its changes."
+        )
+        click.echo(repeat_options(onward))
+    return 1 if changed or texts else 0
 
-    return _run_on_connected(common, work)
 
-
-def show_changes(*, tool: str, common: CommonOptions) -> int:
+@use_router(wake=True)
+async def show_changes(router: Router, *, tool: str, common: CommonOptions) -> int:
     """Show what changed in the definition of TOOL since it was pinned."""
-
-    async def work(router: Router) -> int:
-        entries, text = _find_waiting(router, tool)
-        _show_waiting(entries, text, as_json=common.as_json)
-        return 1 if entries or text is not None else 0
-
-    return _run_on_connected(common, work)
+    entries, text = _find_waiting(router, tool)
+    _show_waiting(entries, text, as_json=common.as_json)
+    return 1 if entries or text is not None else 0
 
 
-def accept_changes(*, tool: str, yes: bool, common: CommonOptions) -> int:
+@use_router(wake=True)
+async def accept_changes(router: Router, *, tool: str, yes: bool, common: CommonOptions) -> int:
     """Trust the new definition of TOOL, after showing what changed."""
-
-    async def work(router: Router) -> int:
-        entries, text = _find_waiting(router, tool)
-        if not entries and text is None:
-            return 0
-        _show_waiting(entries, text, as_json=False)
-        question = (
-            "Trust this definition from now on?" if len(entries) == 1 and text is None else "Trust all of it?"
-        )
-        if not yes and not await run_sync(lambda: confirm(question)):
-            click.echo("Nothing changed; the tool stays hidden.")
-            return 1
-        person = await run_sync(get_person)
-        for entry in entries:
-            pin = await router.accept(entry.card.key, by=person, fingerprint=entry.card.fingerprint)
-            click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
-        if text is not None:
-            await router.accept_instructions(text.server, by=person, fingerprint=text.fingerprint)
-            click.echo(f"The instructions of {text.server} are passed on again.")
+    entries, text = _find_waiting(router, tool)
+    if not entries and text is None:
         return 0
+    _show_waiting(entries, text, as_json=False)
+    question = (
+        "Trust this definition from now on?" if len(entries) == 1 and text is None else "Trust all of it?"
+    )
+    if not yes and not await run_sync(lambda: confirm(question)):
+        click.echo("Nothing changed; the tool stays hidden.")
+        return 1
+    person = await run_sync(get_person)
+    for entry in entries:
+        pin = await router.accept(entry.card.key, by=person, fingerprint=entry.card.fingerprint)
+        click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
+    if text is not None:
+        await router.accept_instructions(text.server, by=person, fingerprint=text.fingerprint)
+        click.echo(f"The instructions of {text.server} are passed on again.")
+    return 0
 
-    return _run_on_connected(common, work)
 
-
-def mark_read_only(*, tool: str, undo: bool, yes: bool, common: CommonOptions) -> int:
+@use_router(wake=True)
+async def mark_read_only(router: Router, *, tool: str, undo: bool, yes: bool, common: CommonOptions) -> int:
     """Say that TOOL only reads, so that it runs without a question."""
-
-    async def work(router: Router) -> int:
-        card = router.tools.find(tool)
-        if card is None:
-            click.echo(f"No tool is called {clean_text(tool)!r}.", err=True)
-            return 1
-        _show_tool(card)
-        question = "Require approval again?" if undo else "Does it only read, with any arguments?"
-        if not yes and not await run_sync(lambda: confirm(question)):
-            click.echo("Nothing changed.")
-            return 1
-        person = await run_sync(get_person)
-        await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
-        result = (
-            "is classified by its definition again"
-            if undo
-            else "is marked as read-only and needs no approval"
-        )
-        click.echo(f"{clean_text(card.key)} {result}.")
-        return 0
-
-    return _run_on_connected(common, work)
+    card = router.tools.find(tool)
+    if card is None:
+        click.echo(f"No tool is called {clean_text(tool)!r}.", err=True)
+        return 1
+    _show_tool(card)
+    question = "Require approval again?" if undo else "Does it only read, with any arguments?"
+    if not yes and not await run_sync(lambda: confirm(question)):
+        click.echo("Nothing changed.")
+        return 1
+    person = await run_sync(get_person)
+    await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
+    result = (
+        "is classified by its definition again" if undo else "is marked as read-only and needs no approval"
+    )
+    click.echo(f"{clean_text(card.key)} {result}.")
+    return 0
 
 
-def forget_pin(*, tool: str, common: CommonOptions) -> int:
+@use_store
+async def forget_pin(store: Store, _: Settings, *, tool: str, common: CommonOptions) -> int:
     """Remove the pin of TOOL (its key); the next definition seen is pinned instead."""
-
-    async def work(store: Store, _: Settings) -> int:  # a pin can outlive its server
-        if tool not in await store.pins.list_all():
-            click.echo(f"{tool} is not pinned.", err=True)
-            return 1
-        await store.pins.remove(tool)
-        click.echo(f"{tool} is no longer pinned.")
-        return 0
-
-    return run_on_store(common, work)
+    # a pin can outlive its server
+    if tool not in await store.pins.list_all():
+        click.echo(f"{tool} is not pinned.", err=True)
+        return 1
+    await store.pins.remove(tool)
+    click.echo(f"{tool} is no longer pinned.")
+    return 0
 
 
-def scan_definitions(*, name: str | None, sarif: bool, common: CommonOptions) -> int:
+@use_router(wake=True)
+async def scan_definitions(router: Router, *, name: str | None, sarif: bool, common: CommonOptions) -> int:
     """Show what is suspicious in the definitions of all servers, or of one server or tool."""
-
-    async def work(router: Router) -> int:
-        found = [one for one in router.catalog.findings if name in (None, one.server, one.tool)]
-        if sarif:
-            print_json(_build_sarif(found))
-        elif common.as_json:
-            print_json([{**to_plain(one.finding), "tool": one.tool, "held": one.held} for one in found])
-        else:
-            _show_scan(router, found, name)
-        return 1 if any(one.held for one in found) else 0
-
-    return _run_on_connected(common, work)
+    found = [one for one in router.catalog.findings if name in (None, one.server, one.tool)]
+    if sarif:
+        print_json(_build_sarif(found))
+    elif common.as_json:
+        print_json([{**to_plain(one.finding), "tool": one.tool, "held": one.held} for one in found])
+    else:
+        _show_scan(router, found, name)
+    return 1 if any(one.held for one in found) else 0
 
 
 def _show_scan(router: Router, found: list[ScannedDefinition], name: str | None) -> None:
@@ -217,16 +196,6 @@ def _build_sarif(found: list[ScannedDefinition]) -> dict[str, Any]:
         "version": "2.1.0",
         "runs": [{"tool": tool, "results": results}],
     }
-
-
-def _run_on_connected(common: CommonOptions, work: Callable[[Router], Awaitable[int]]) -> int:
-    """Run `work` on a router whose servers have all been asked for their tools."""
-
-    async def connect_and_work(router: Router) -> int:
-        await connect_servers(router, wake=True)
-        return await work(router)
-
-    return run_on_router(common, connect_and_work)
 
 
 def _get_state(router: Router, key: str) -> str:

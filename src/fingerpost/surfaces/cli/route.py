@@ -13,7 +13,7 @@ from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.catalog import get_certainty, style_effect
-from fingerpost.surfaces.cli.common import connect_servers, run_on_router
+from fingerpost.surfaces.cli.common import connect_servers, run_on_router, use_router
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     clean_text,
@@ -244,20 +244,19 @@ def _show_rest(narrowing: Narrowing) -> None:
         print_table("hidden", ("tool", "by", "reason"), ((one.tool, one.rule, one.reason) for one in hidden))
 
 
-def show_reasons(*, tool: str, request: tuple[str, ...], common: CommonOptions, wait: float) -> int:
+@use_router()
+async def show_reasons(
+    router: Router, *, tool: str, request: tuple[str, ...], common: CommonOptions, wait: float
+) -> int:
     """Say why TOOL is or is not offered for REQUEST."""
-
-    async def work(router: Router) -> int:
-        await connect_servers(router, wait=wait)
-        offered, sentences = await explain_tool(router, tool, " ".join(request))
-        lines = [clean_text(line) for line in sentences]
-        if common.as_json:
-            print_json({"tool": tool, "offered": offered, "because": lines})
-        else:
-            print_lines(lines)
-        return 0 if offered else 1
-
-    return run_on_router(common, work)
+    await connect_servers(router, wait=wait)
+    offered, sentences = await explain_tool(router, tool, " ".join(request))
+    lines = [clean_text(line) for line in sentences]
+    if common.as_json:
+        print_json({"tool": tool, "offered": offered, "because": lines})
+    else:
+        print_lines(lines)
+    return 0 if offered else 1
 
 
 async def explain_tool(

@@ -18,7 +18,7 @@ from fingerpost.records import create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.store import RetentionLimits
 from fingerpost.store.database import resolve_location
-from fingerpost.surfaces.cli.common import read_settings, run_on_store
+from fingerpost.surfaces.cli.common import read_settings, use_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     clean_text,
@@ -37,15 +37,12 @@ if TYPE_CHECKING:
 _LEASE_SECONDS = 3600.0  # so long others do not prune, should this process be killed
 
 
-def show_status(*, common: CommonOptions) -> int:
+@use_store
+async def show_status(store: Store, settings: Settings, *, common: CommonOptions) -> int:
     """Show the size, rows and oldest entries of the store, and what would be pruned."""
-
-    async def work(store: Store, settings: Settings) -> int:
-        status = await store.retention.get_status(RetentionLimits.from_settings(settings))
-        _print_status(status, common)
-        return 0
-
-    return run_on_store(common, work)
+    status = await store.retention.get_status(RetentionLimits.from_settings(settings))
+    _print_status(status, common)
+    return 0
 
 
 def show_paths(*, common: CommonOptions) -> int:
@@ -69,39 +66,38 @@ def show_paths(*, common: CommonOptions) -> int:
     return 0
 
 
-def prune_store(*, dry_run: bool, yes: bool, compact: bool, common: CommonOptions) -> int:
+@use_store
+async def prune_store(
+    store: Store, settings: Settings, *, dry_run: bool, yes: bool, compact: bool, common: CommonOptions
+) -> int:
     """Remove old rows now, with progress on stderr."""
-
-    async def work(store: Store, settings: Settings) -> int:
-        limits = RetentionLimits.from_settings(settings)
-        status = await store.retention.get_status(limits)
-        count = sum(table.prunable for table in status.tables)
-        if dry_run:
-            _print_status(status, common)
-            return 0
-        question = f"Remove {count} rows for good?" + (" Rewrite the file?" if compact else "")
-        if (count or compact) and not yes and not await run_sync(lambda: confirm(question, err=True)):
-            click.echo("Nothing was removed.", err=True)
-            return 1
-        removed = await _prune(store, limits, count)
-        if removed is None:
-            click.echo("Another process is pruning this store now; nothing was removed here.", err=True)
-            return 1
-        if compact:
-            await store.retention.compact()
-        if common.as_json:
-            print_json(removed)
-            return 0
-        click.echo("Removed: " + ", ".join(f"{rows} {name}" for name, rows in removed.items()) + " rows.")
-        if not status.gives_back and store.location.file is not None and not compact:
-            onward = (
-                "This file was made by an older version: its free space is reused, but not returned to the "
-                "system. `fingerpost store prune --compact` rewrites it once; stop other processes first."
-            )
-            click.echo(repeat_options(onward), err=True)
+    limits = RetentionLimits.from_settings(settings)
+    status = await store.retention.get_status(limits)
+    count = sum(table.prunable for table in status.tables)
+    if dry_run:
+        _print_status(status, common)
         return 0
-
-    return run_on_store(common, work)
+    question = f"Remove {count} rows for good?" + (" Rewrite the file?" if compact else "")
+    if (count or compact) and not yes and not await run_sync(lambda: confirm(question, err=True)):
+        click.echo("Nothing was removed.", err=True)
+        return 1
+    removed = await _prune(store, limits, count)
+    if removed is None:
+        click.echo("Another process is pruning this store now; nothing was removed here.", err=True)
+        return 1
+    if compact:
+        await store.retention.compact()
+    if common.as_json:
+        print_json(removed)
+        return 0
+    click.echo("Removed: " + ", ".join(f"{rows} {name}" for name, rows in removed.items()) + " rows.")
+    if not status.gives_back and store.location.file is not None and not compact:
+        onward = (
+            "This file was made by an older version: its free space is reused, but not returned to the "
+            "system. `fingerpost store prune --compact` rewrites it once; stop other processes first."
+        )
+        click.echo(repeat_options(onward), err=True)
+    return 0
 
 
 async def _prune(store: Store, limits: RetentionLimits, count: int) -> dict[str, int] | None:
@@ -124,28 +120,27 @@ async def _prune(store: Store, limits: RetentionLimits, count: int) -> dict[str,
     return None if removed is None else to_plain(removed)
 
 
-def export_store(*, file: str, only: str | None, common: CommonOptions) -> int:
+@use_store
+async def export_store(
+    store: Store, _: Settings, *, file: str, only: str | None, common: CommonOptions
+) -> int:
     """Write journal and audit trail as JSON Lines to FILE, or to stdout for `-`."""
-
-    async def work(store: Store, _: Settings) -> int:
-        target = await run_sync(_open_export, file)
-        lines = 0
-        try:
-            for table in ("journal", "audit") if only is None else (only,):
-                async for rows in store.retention.iterate_rows(table):
-                    lines += len(rows)
-                    await run_sync(target.write, b"".join(orjson.dumps(row) + b"\n" for row in rows))
-            await run_sync(target.flush)
-        finally:
-            if file != "-":
-                await run_sync(target.close)
+    target = await run_sync(_open_export, file)
+    lines = 0
+    try:
+        for table in ("journal", "audit") if only is None else (only,):
+            async for rows in store.retention.iterate_rows(table):
+                lines += len(rows)
+                await run_sync(target.write, b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        await run_sync(target.flush)
+    finally:
         if file != "-":
-            print_json({"file": file, "lines": lines}) if common.as_json else click.echo(
-                f"{lines} lines in {file}."
-            )
-        return 0
-
-    return run_on_store(common, work)
+            await run_sync(target.close)
+    if file != "-":
+        print_json({"file": file, "lines": lines}) if common.as_json else click.echo(
+            f"{lines} lines in {file}."
+        )
+    return 0
 
 
 def _open_export(file: str) -> IO[bytes]:
@@ -163,57 +158,53 @@ def _open_export(file: str) -> IO[bytes]:
         ) from error
 
 
-def back_up_store(*, file: Path, common: CommonOptions) -> int:
+@use_store
+async def back_up_store(store: Store, _: Settings, *, file: Path, common: CommonOptions) -> int:
     """Write a consistent copy of the store to FILE while it is in use."""
-
-    async def work(store: Store, _: Settings) -> int:
-        await store.journal.flush()
-        try:
-            await store.retention.back_up(file)
-        except OSError as error:
-            message = f"{file} cannot be written: {error.strerror}"
-            raise ConfigError(message, hint="name a file in a folder you may write to") from error
-        size = await run_sync(lambda: file.stat().st_size)
-        if common.as_json:
-            print_json({"file": str(file), "bytes": size})
-            return 0
-        click.echo(f"{_format_bytes(size)} in {file}, readable by you only.")
-        secret = store.location.secret
-        if secret is not None and await run_sync(secret.exists):
-            click.echo(f"Not in it: {secret}, which decrypts sign-in tokens. Keep a copy elsewhere.")
+    await store.journal.flush()
+    try:
+        await store.retention.back_up(file)
+    except OSError as error:
+        message = f"{file} cannot be written: {error.strerror}"
+        raise ConfigError(message, hint="name a file in a folder you may write to") from error
+    size = await run_sync(lambda: file.stat().st_size)
+    if common.as_json:
+        print_json({"file": str(file), "bytes": size})
         return 0
+    click.echo(f"{_format_bytes(size)} in {file}, readable by you only.")
+    secret = store.location.secret
+    if secret is not None and await run_sync(secret.exists):
+        click.echo(f"Not in it: {secret}, which decrypts sign-in tokens. Keep a copy elsewhere.")
+    return 0
 
-    return run_on_store(common, work)
 
-
-def rekey_store(*, old_secret_file: Path | None, yes: bool, common: CommonOptions) -> int:
+@use_store
+async def rekey_store(
+    store: Store, _: Settings, *, old_secret_file: Path | None, yes: bool, common: CommonOptions
+) -> int:
     """Encrypt the tokens with another secret: a new one, or the one that the settings name now."""
-
-    async def work(store: Store, _: Settings) -> int:
-        if live := await store.instances.list_live():
-            message = f"the store is in use ({format_count(len(live), 'instance')})"
-            hint = "stop the gateways and commands that use it; a killed one counts for half a minute"
-            raise ConfigError(message, hint=hint)
-        label = clean_text(store.secret.label)
-        question = f"Replace the secret in {label}? Approvals that wait in clients must be asked for again."
-        if old_secret_file is not None:
-            count = await store.secret.adopt(old_secret_file)
-        elif not yes and not await run_sync(lambda: confirm(question, err=True)):
-            click.echo("Nothing was changed.", err=True)
-            return 1
-        else:
-            count = await store.secret.replace()
-        unreadable = await store.secret.list_unreadable()
-        if common.as_json:
-            print_json({"encrypted": count, "unreadable": unreadable, "secret": store.secret.label})
-        else:
-            click.echo(f"{format_count(count, 'sign-in')} encrypted with {label}.")
-            for server in unreadable:
-                what = f"the sign-in to {clean_text(server)} was encrypted with yet another secret"
-                print_error(what, f"sign in again: `fingerpost servers login {clean_text(server)}`")
-        return 1 if unreadable else 0
-
-    return run_on_store(common, work)
+    if live := await store.instances.list_live():
+        message = f"the store is in use ({format_count(len(live), 'instance')})"
+        hint = "stop the gateways and commands that use it; a killed one counts for half a minute"
+        raise ConfigError(message, hint=hint)
+    label = clean_text(store.secret.label)
+    question = f"Replace the secret in {label}? Approvals that wait in clients must be asked for again."
+    if old_secret_file is not None:
+        count = await store.secret.adopt(old_secret_file)
+    elif not yes and not await run_sync(lambda: confirm(question, err=True)):
+        click.echo("Nothing was changed.", err=True)
+        return 1
+    else:
+        count = await store.secret.replace()
+    unreadable = await store.secret.list_unreadable()
+    if common.as_json:
+        print_json({"encrypted": count, "unreadable": unreadable, "secret": store.secret.label})
+    else:
+        click.echo(f"{format_count(count, 'sign-in')} encrypted with {label}.")
+        for server in unreadable:
+            what = f"the sign-in to {clean_text(server)} was encrypted with yet another secret"
+            print_error(what, f"sign in again: `fingerpost servers login {clean_text(server)}`")
+    return 1 if unreadable else 0
 
 
 def _print_status(status: StoreStatus, common: CommonOptions) -> None:
@@ -253,63 +244,57 @@ def _format_bytes(count: int) -> str:
     return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
 
 
-def verify_audit(*, anchors: tuple[str, ...], common: CommonOptions) -> int:
+@use_store
+async def verify_audit(store: Store, _: Settings, *, anchors: tuple[str, ...], common: CommonOptions) -> int:
     """Check the whole chain. Exit code 1 when a row was changed, removed or inserted."""
-
-    async def work(store: Store, _: Settings) -> int:
-        try:
-            report = await store.audit.verify(*anchors)
-        except OSError as error:
-            message = f"an anchor cannot be read: {error}"
-            raise ConfigError(message, hint="check the file or address given with --anchor") from error
-        if common.as_json:
-            print_json(to_plain(report))
-        elif report.intact:
-            chains = f" in {report.chains} chains" if report.chains > 1 else ""
-            click.echo(f"intact: {report.rows} rows{chains}, head {report.head}")
-            if report.pruned:
-                click.echo(f"before them {report.pruned} rows were pruned, as the trail records")
-            click.echo(_format_compared(report))
-            if report.elsewhere:
-                alike = f"{report.elsewhere_alike} are the same"
-                click.echo(f"of {report.elsewhere} rows remembered of a store at another place {alike}")
-        else:
-            fix = (
-                "keep a copy of the database and of its .audit.anchor file, find out who could "
-                "write to them, and restore the newest backup that verifies"
-            )
-            print_error(report.reason or "", fix, label="not intact")
-        unknown = bool(anchors) and not report.anchors and not report.elsewhere_alike
-        return 0 if report.intact and not unknown else 1
-
-    return run_on_store(common, work)
-
-
-def show_audit(*, limit: int, common: CommonOptions) -> int:
-    """Show the newest rows of the trail."""
-
-    async def work(store: Store, _: Settings) -> int:
-        entries = await store.audit.list_entries(limit=limit)
-        if common.as_json:
-            print_json([to_plain(entry) for entry in entries])
-            return 0
-        print_table(
-            f"{len({entry.seq for entry in entries})} newest rows",
-            ("#", "when", "what", "about", "hash"),
-            (
-                (
-                    str(entry.seq),
-                    f"{entry.at:%Y-%m-%d %H:%M:%S}",
-                    entry.kind,
-                    decode(entry.payload).summary(),
-                    entry.hash[:12],
-                )
-                for entry in entries
-            ),
+    try:
+        report = await store.audit.verify(*anchors)
+    except OSError as error:
+        message = f"an anchor cannot be read: {error}"
+        raise ConfigError(message, hint="check the file or address given with --anchor") from error
+    if common.as_json:
+        print_json(to_plain(report))
+    elif report.intact:
+        chains = f" in {report.chains} chains" if report.chains > 1 else ""
+        click.echo(f"intact: {report.rows} rows{chains}, head {report.head}")
+        if report.pruned:
+            click.echo(f"before them {report.pruned} rows were pruned, as the trail records")
+        click.echo(_format_compared(report))
+        if report.elsewhere:
+            alike = f"{report.elsewhere_alike} are the same"
+            click.echo(f"of {report.elsewhere} rows remembered of a store at another place {alike}")
+    else:
+        fix = (
+            "keep a copy of the database and of its .audit.anchor file, find out who could "
+            "write to them, and restore the newest backup that verifies"
         )
-        return 0
+        print_error(report.reason or "", fix, label="not intact")
+    unknown = bool(anchors) and not report.anchors and not report.elsewhere_alike
+    return 0 if report.intact and not unknown else 1
 
-    return run_on_store(common, work)
+
+@use_store
+async def show_audit(store: Store, _: Settings, *, limit: int, common: CommonOptions) -> int:
+    """Show the newest rows of the trail."""
+    entries = await store.audit.list_entries(limit=limit)
+    if common.as_json:
+        print_json([to_plain(entry) for entry in entries])
+        return 0
+    print_table(
+        f"{len({entry.seq for entry in entries})} newest rows",
+        ("#", "when", "what", "about", "hash"),
+        (
+            (
+                str(entry.seq),
+                f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                entry.kind,
+                decode(entry.payload).summary(),
+                entry.hash[:12],
+            )
+            for entry in entries
+        ),
+    )
+    return 0
 
 
 def _format_compared(report: AuditReport) -> str:

@@ -40,7 +40,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import match_id, run_on_router, run_on_store
+from fingerpost.surfaces.cli.common import match_id, run_on_store, use_router, use_store
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
     clean_text,
@@ -277,29 +277,26 @@ def show_trace(*, given: str | None, last: bool, common: CommonOptions) -> int:
 NO_BREAKER_OPEN = "No circuit breaker is open"
 
 
-def show_breakers(*, common: CommonOptions) -> int:
+@use_store
+async def show_breakers(store: Store, _: Settings, *, common: CommonOptions) -> int:
     """Show the latest recorded state of every server's circuit breaker, newest first."""
-
-    async def work(store: Store, _: Settings) -> int:
-        recorded = _read_journal(store, kinds=("breaker_moved",))
-        newest = {event.server: event async for event in recorded if isinstance(event, BreakerMoved)}
-        moved = sorted(newest.values(), key=lambda event: event.at, reverse=True)
-        if common.as_json:
-            print_json([to_plain(event) for event in moved])
-            return 0
-        if not moved:
-            click.echo(f"{NO_BREAKER_OPEN}.")
-            return 0
-        open_now = [event for event in moved if event.state != "closed"]
-        title = f"{format_count(len(open_now), 'circuit breaker')} open" if open_now else NO_BREAKER_OPEN
-        print_table(
-            title,
-            ("server", "state", "since", "because"),
-            ((event.server, event.state, f"{event.at:%Y-%m-%d %H:%M:%S}", event.reason) for event in moved),
-        )
+    recorded = _read_journal(store, kinds=("breaker_moved",))
+    newest = {event.server: event async for event in recorded if isinstance(event, BreakerMoved)}
+    moved = sorted(newest.values(), key=lambda event: event.at, reverse=True)
+    if common.as_json:
+        print_json([to_plain(event) for event in moved])
         return 0
-
-    return run_on_store(common, work)
+    if not moved:
+        click.echo(f"{NO_BREAKER_OPEN}.")
+        return 0
+    open_now = [event for event in moved if event.state != "closed"]
+    title = f"{format_count(len(open_now), 'circuit breaker')} open" if open_now else NO_BREAKER_OPEN
+    print_table(
+        title,
+        ("server", "state", "since", "because"),
+        ((event.server, event.state, f"{event.at:%Y-%m-%d %H:%M:%S}", event.reason) for event in moved),
+    )
+    return 0
 
 
 async def read_events(store: Store, identity: str) -> list[Event]:
@@ -340,18 +337,15 @@ async def _read_journal(
         seq = page[-1].seq
 
 
-def show_figures(*, hours: float, common: CommonOptions) -> int:
+@use_router(need_servers=False)
+async def show_figures(router: Router, *, hours: float, common: CommonOptions) -> int:
     """Show figures of the last hours: requests, failures, fallbacks, tokens, time, and rollouts."""
-
-    async def work(router: Router) -> int:
-        found = await JournalReader(router.store, router.live).get_figures(hours=hours)
-        if common.as_json:
-            print_json(to_plain(found))
-        else:
-            _print_figures(found)
-        return 0
-
-    return run_on_router(common, work, need_servers=False)
+    found = await JournalReader(router.store, router.live).get_figures(hours=hours)
+    if common.as_json:
+        print_json(to_plain(found))
+    else:
+        _print_figures(found)
+    return 0
 
 
 def _print_figures(found: Figures) -> None:
