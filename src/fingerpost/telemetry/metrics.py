@@ -358,10 +358,7 @@ _OTHER_TOOL_LABELS: Final = _build_tool_labels(OTHER_LABEL, OTHER_LABEL)
 
 class _MetricsCollector:
     def __init__(
-        self,
-        metrics: PrometheusMetrics,
-        gauges: GaugeValues | None,
-        workers: Mapping[str, JsonObject] | None,
+        self, metrics: PrometheusMetrics, gauges: GaugeValues | None, workers: Mapping[str, JsonObject] | None
     ) -> None:
         self._metrics = metrics
         self._gauges = gauges

@@ -432,10 +432,7 @@ class SpanSink:
         """Add the decision to the waiting call's span or, if it has ended, to the request's span."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
         if tree is not None:
-            attributes: SpanAttributes = {
-                ATTR_PENDING: event.pending_id,
-                ATTR_VERDICT: event.decision.value,
-            }
+            attributes: SpanAttributes = {ATTR_PENDING: event.pending_id, ATTR_VERDICT: event.decision.value}
             span = tree.calls.get(event.call_id, tree.root)
             span.add_event("approval decided", attributes, to_nanoseconds(event.at))
 

@@ -482,10 +482,7 @@ def _build_plain_passages(
 
 PDF_TIMEOUT_S: Final = 60.0  # for one file
 # Needed to find Python; nothing else is passed on.
-_PASSED_ENVIRONMENT: Final = (
-    "PATH",
-    "LD_LIBRARY_PATH",
-)
+_PASSED_ENVIRONMENT: Final = ("PATH", "LD_LIBRARY_PATH")
 _PROGRAM: Final = Path(__file__).with_name("pdf_program.py")
 
 

@@ -44,9 +44,7 @@ class RequestShare:
     def get_part(self, of_tokens: float, of_seconds: float) -> RequestShare:
         """Return a part of this share, which itself does not change."""
         return RequestShare(
-            tokens=max(1, int(self.tokens * of_tokens)),
-            seconds=self.seconds * of_seconds,
-            turns=self.turns,
+            tokens=max(1, int(self.tokens * of_tokens)), seconds=self.seconds * of_seconds, turns=self.turns
         )
 
 
@@ -88,12 +86,7 @@ class NestedRequests:
         return () if scope is None else (scope,)
 
     async def ask(
-        self,
-        text: str,
-        share: RequestShare,
-        options: RouteOptions,
-        *,
-        bounds: tuple[Scope, ...] = (),
+        self, text: str, share: RequestShare, options: RouteOptions, *, bounds: tuple[Scope, ...] = ()
     ) -> Route:
         """Run one nested request. `bounds` are applied in addition to the caller's scopes."""
         context = self._context

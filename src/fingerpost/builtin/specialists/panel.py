@@ -9,12 +9,7 @@ from typing import Final, cast
 
 import anyio
 
-from fingerpost.builtin.specialists.agents import (
-    DEFINITIONS,
-    NestedRequests,
-    RequestShare,
-    describe_problem,
-)
+from fingerpost.builtin.specialists.agents import DEFINITIONS, NestedRequests, RequestShare, describe_problem
 from fingerpost.builtin.toolkit import BuiltinHost, BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.frozen import frozen
@@ -388,12 +383,7 @@ def _build_data(synthesis: PanelSynthesis, views: Sequence[ExpertView]) -> JsonO
         for point in synthesis.disagreements
     ]
     experts: list[Json] = [
-        {
-            "name": view.expert.name,
-            "answered": not view.problem,
-            "packet": view.packet,
-            "tokens": view.tokens,
-        }
+        {"name": view.expert.name, "answered": not view.problem, "packet": view.packet, "tokens": view.tokens}
         for view in views
     ]
     return {"experts": experts, "disagreements": disagreements, "synthesis": synthesis.packet}

@@ -360,9 +360,7 @@ class MeaningIndex:
             within = entry.display_path
             entry.require_stat()
         hits = self._index.search(
-            query,
-            limit,
-            within=lambda source: within == "." or f"{source}/".startswith(f"{within}/"),
+            query, limit, within=lambda source: within == "." or f"{source}/".startswith(f"{within}/")
         )
         if not hits:
             return f"[Nothing in {within} is like {query[:100]!r}; {len(self._known)} files are known{note}]"

@@ -13,12 +13,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from pydantic import Field
 
-from fingerpost.call.approvals import (
-    DecisionResult,
-    explain_once_only,
-    get_target_names,
-    is_uncertain_read,
-)
+from fingerpost.call.approvals import DecisionResult, explain_once_only, get_target_names, is_uncertain_read
 from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.events import CallRuled, PacketReceived, RouteBegan, RouteEnded
 from fingerpost.frozen import frozen

@@ -54,10 +54,7 @@ async def _send_all(
     first = await anext(chunks, None)  # before the response starts, so that a store error can be reported
     kind = f"{EXPORT_MEDIA_TYPES[file_format]}; charset=utf-8"
     name = f'attachment; filename="fingerpost-audit.{file_format}"'
-    named: tuple[Header, ...] = (
-        (b"content-type", kind.encode()),
-        (b"content-disposition", name.encode()),
-    )
+    named: tuple[Header, ...] = ((b"content-type", kind.encode()), (b"content-disposition", name.encode()))
     await send({"type": "http.response.start", "status": 200, "headers": [*named, *headers]})
 
     async def write(_: TaskGroup) -> None:

@@ -13,15 +13,7 @@ from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.policy.rules import is_within_scopes
-from fingerpost.records import (
-    FeedbackVerdict,
-    JsonObject,
-    Learned,
-    Principal,
-    Right,
-    Scope,
-    UsageProfile,
-)
+from fingerpost.records import FeedbackVerdict, JsonObject, Learned, Principal, Right, Scope, UsageProfile
 from fingerpost.router import Router
 from fingerpost.router.profiles import NO_ACCESS_SCOPE
 from fingerpost.surfaces.api.operation import (

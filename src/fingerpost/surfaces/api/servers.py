@@ -29,13 +29,7 @@ from fingerpost.records import (
 )
 from fingerpost.router import Router
 from fingerpost.router.configuration import Configuration, EntryChange, EntryDraft
-from fingerpost.settings.servers_file import (
-    Entry,
-    WrittenEntry,
-    mask_entry,
-    parse_pasted,
-    restore_secrets,
-)
+from fingerpost.settings.servers_file import Entry, WrittenEntry, mask_entry, parse_pasted, restore_secrets
 from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,
@@ -47,11 +41,7 @@ from fingerpost.surfaces.api.operation import (
     declare_operation,
     split_page,
 )
-from fingerpost.surfaces.api.tools import (
-    DefinitionChange,
-    InstructionsChange,
-    SwitchBody,
-)
+from fingerpost.surfaces.api.tools import DefinitionChange, InstructionsChange, SwitchBody
 from fingerpost.surfaces.api.visibility import ManagedScope, check_unscoped, is_scoped
 
 PinState = Literal["quarantined", "same", "not_seen"]

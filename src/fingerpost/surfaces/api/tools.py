@@ -452,11 +452,7 @@ class ToolOperations(OperationGroup):
         key = build_tool_key(server, tool)
         if any(line.key == key for line in inventory.list_lines()):
             title = "The tool is switched off in the settings"
-            raise ApiProblem(
-                409 if to_change else 404,
-                title,
-                "Switch it on in the settings to see it.",
-            )
+            raise ApiProblem(409 if to_change else 404, title, "Switch it on in the settings to see it.")
         near = [near for near in self._router.tools.near(key) if near in inventory.cards]
         raise ApiProblem(404, "There is no such tool", f"No server offers {key}.", near=near)
 

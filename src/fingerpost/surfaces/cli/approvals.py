@@ -35,13 +35,7 @@ from fingerpost.surfaces.cli.common import (
     run_on_store,
 )
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
-from fingerpost.surfaces.cli.screen import (
-    clean_text,
-    format_count,
-    print_json,
-    print_lines,
-    shorten,
-)
+from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_lines, shorten
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import (
     ask_line,

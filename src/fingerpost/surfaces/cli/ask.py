@@ -81,10 +81,7 @@ class RouterThread:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # The event loop cannot handle exceptions of this thread (Ctrl-C, a closed pipe).
         self._stack.close()

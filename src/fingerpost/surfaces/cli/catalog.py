@@ -649,10 +649,7 @@ def _show_parameters(card: ToolCard) -> None:
     if not hints.required and not hints.optional:
         get_output().print("takes no parameters")
         return
-    needs = {
-        **dict.fromkeys(hints.required, "required"),
-        **dict.fromkeys(hints.optional, "optional"),
-    }
+    needs = {**dict.fromkeys(hints.required, "required"), **dict.fromkeys(hints.optional, "optional")}
     schemas = get_properties(card.definition.get("inputSchema"))
     rows: list[tuple[str | Text, ...]] = []
     for name, need in needs.items():

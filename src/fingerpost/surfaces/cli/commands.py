@@ -190,13 +190,7 @@ COMMANDS: Final = {
         *CONNECTING,
     ),
     "chat": command(
-        "chat:start_chat",
-        CONVERSATION,
-        ANSWER_MODE,
-        ONE_SERVER,
-        PROFILE,
-        *SMART_ROUTING,
-        *CONNECTING,
+        "chat:start_chat", CONVERSATION, ANSWER_MODE, ONE_SERVER, PROFILE, *SMART_ROUTING, *CONNECTING
     ),
     "call": command(
         "calls:call_tool",
@@ -351,11 +345,7 @@ COMMANDS: Final = {
         option("--calls-per-minute", "Calls of tools.", type=click.IntRange(1)),
         option("--running", "Calls and requests at once.", type=click.IntRange(1)),
         option("--tokens-per-day", "Of language models.", type=click.IntRange(1)),
-        option(
-            "--cost-per-day",
-            "In your models' currency.",
-            type=click.FloatRange(0, min_open=True),
-        ),
+        option("--cost-per-day", "In your models' currency.", type=click.FloatRange(0, min_open=True)),
         *COMMON,
         people_only=True,
     ),

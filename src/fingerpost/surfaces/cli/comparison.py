@@ -436,9 +436,7 @@ def _summarise(comparison: RoutingComparison) -> list[str]:
         f"Routing leaves out {100 * comparison.fewer_tools:.0f} % of the tools "
         f"and {100 * comparison.fewer_tokens:.0f} % of the tokens, "
         f"and adds {comparison.added_ms:.1f} ms"
-        + (
-            f", {comparison.choosing_ms:.1f} of them for choosing servers." if comparison.choosing_ms else "."
-        ),
+        + (f", {comparison.choosing_ms:.1f} of them for choosing servers." if comparison.choosing_ms else ".")
     ]
     if comparison.less_time is not None:
         change = "less" if comparison.less_time >= 0 else "more"

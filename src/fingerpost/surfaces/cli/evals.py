@@ -463,10 +463,7 @@ def _compare_configurations(
     if not requests:
         message = "there are no requests to compare"
         raise ConfigError(message, hint="Give some with --requests FILE; none are recorded in the store yet.")
-    with (
-        open_ready_narrower(snapshot, before.settings) as old,
-        open_ready_narrower(snapshot, after) as new,
-    ):
+    with open_ready_narrower(snapshot, before.settings) as old, open_ready_narrower(snapshot, after) as new:
         return compare_offers(requests, old.narrow, new.narrow)
 
 

@@ -209,9 +209,7 @@ _DESCRIPTIONS: Final[Mapping[type[Event], Callable[[Any], TraceStep | None]]] = 
     AttemptFinished: _describe_attempt,
     ResultDigested: _describe_digest,
     CallFinished: lambda event: TraceStep(
-        "finished",
-        f"{event.summary()} in {event.milliseconds:.0f} ms",
-        "green" if event.success else "red",
+        "finished", f"{event.summary()} in {event.milliseconds:.0f} ms", "green" if event.success else "red"
     ),
 }
 

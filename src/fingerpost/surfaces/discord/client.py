@@ -174,9 +174,7 @@ def build_person(
     """Return the user with the roles on that server."""
     roles = [] if not isinstance(user, discord.Member) else user.roles
     return DiscordPerson(
-        user=user.id,
-        server=server if guild is None else guild.id,
-        roles=frozenset(role.id for role in roles),
+        user=user.id, server=server if guild is None else guild.id, roles=frozenset(role.id for role in roles)
     )
 
 

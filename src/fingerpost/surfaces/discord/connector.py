@@ -269,10 +269,7 @@ class DiscordConnector:
             return
         state = await self.conversations.load(conversation)
         options = RouteOptions(
-            history=state.history,
-            conversation=conversation,
-            caller=caller,
-            profile=self._settings.profile,
+            history=state.history, conversation=conversation, caller=caller, profile=self._settings.profile
         )
         asked = state.get_question(caller)
         route = await self._run_with_progress(

@@ -234,11 +234,7 @@ class ProgressMessage:
                     log.info("progress could not be shown: %s", error)
 
     async def replace_content(
-        self,
-        content: str,
-        *,
-        view: discord.ui.View | None = None,
-        files: Sequence[discord.File] = (),
+        self, content: str, *, view: discord.ui.View | None = None, files: Sequence[discord.File] = ()
     ) -> discord.Message:
         """Replace the message by its final content. Send a new one if it was deleted meanwhile."""
         try:
@@ -256,11 +252,7 @@ class ProgressMessage:
 
 
 async def send_message(
-    channel: Channel,
-    content: str,
-    *,
-    view: discord.ui.View | None = None,
-    files: Sequence[discord.File] = (),
+    channel: Channel, content: str, *, view: discord.ui.View | None = None, files: Sequence[discord.File] = ()
 ) -> discord.Message:
     """Send a message without notifications and link previews. A preview would fetch untrusted URLs."""
     shown: Any = view

@@ -111,10 +111,7 @@ class GatewayApp:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._state.close()
         cancelled = isinstance(error, anyio.get_cancelled_exc_class())

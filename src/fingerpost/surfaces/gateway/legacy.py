@@ -75,10 +75,7 @@ async def handle_legacy_post(
     if message.method == "ping":
         return await reply.finish(200, encode_result(request.id, {}))
     result: JsonRpcResponse | None = None
-    with (
-        state.create_active_request() as running,
-        DisconnectWatcher(state, http_request, reply, running),
-    ):
+    with state.create_active_request() as running, DisconnectWatcher(state, http_request, reply, running):
         session.in_flight[request.id] = running
         try:
             result = await answer_request(state.methods, request, reply)
@@ -271,10 +268,7 @@ async def handle_batch_post(
     )
     batch = MessageBatch(state, principal, session, reply, http_request.headers)
     try:
-        with (
-            state.create_active_request() as running,
-            DisconnectWatcher(state, http_request, reply, running),
-        ):
+        with state.create_active_request() as running, DisconnectWatcher(state, http_request, reply, running):
             await batch.handle_entries(entries)
     finally:
         state.sessions.touch(session)

@@ -229,10 +229,7 @@ async def handle_modern_post(
     answer = answer_discover if request.method == "server/discover" else answer_request
     reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
     result: JsonRpcResponse | None = None
-    with (
-        state.create_active_request() as running,
-        DisconnectWatcher(state, http_request, reply, running),
-    ):
+    with state.create_active_request() as running, DisconnectWatcher(state, http_request, reply, running):
         result = await answer(state.methods, request, reply)
     if result is None:  # cancelled from outside
         result = JsonRpcResponse(encode_error(request.id, INTERNAL_ERROR, running.reason), INTERNAL_ERROR)
@@ -364,10 +361,7 @@ async def _listen_for_notifications(
     listening = await SubscriptionStream.open_stream(state, request)
     reply = PostResponse(http_request, accepts=(False, True), headers=http_request.common)
     may_continue = partial(state.is_still_admitted, http_request, request.principal)
-    with (
-        state.create_active_request() as running,
-        DisconnectWatcher(state, http_request, reply, running),
-    ):
+    with state.create_active_request() as running, DisconnectWatcher(state, http_request, reply, running):
         await run_stream(state, listening, reply, may_continue)
     if not running.reason:
         await reply.finish(200, listening.build_result_message())

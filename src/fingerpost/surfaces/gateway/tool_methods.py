@@ -364,10 +364,7 @@ class ToolMethods:
         endpoint_tools = await self._get_ready_tools(request)
         await self._tool_listing.encode_definitions(endpoint_tools, modern=request.modern)
         return self._tool_listing.get_page(
-            request.endpoint,
-            request.principal,
-            cursor=request.params.get("cursor"),
-            modern=request.modern,
+            request.endpoint, request.principal, cursor=request.params.get("cursor"), modern=request.modern
         )
 
     async def call_tool(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:

@@ -7,20 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from fingerpost.surfaces.http.asgi import Header
 
 if TYPE_CHECKING:
-    from uvicorn._types import (
-        ASGI3Application,
-        ASGISendEvent,
-        HTTPResponseStartEvent,
-    )
+    from uvicorn._types import ASGI3Application, ASGISendEvent, HTTPResponseStartEvent
 
 
 class HeldHeadCycle(RequestResponseCycle):

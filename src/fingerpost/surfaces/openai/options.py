@@ -24,11 +24,7 @@ MAX_LENGTHS: Final = {
     "api_version": 100,
 }
 _CHOICES: Final[Mapping[str, Sequence[str]]] = {"mode": MODES, "effort": tuple(Effort)}
-_RANGES: Final = {
-    "seconds": (0.1, 3600),
-    "max_tools": (1, MAX_ROUTED_TOOLS),
-    "max_turns": (1, MAX_TURNS),
-}
+_RANGES: Final = {"seconds": (0.1, 3600), "max_tools": (1, MAX_ROUTED_TOOLS), "max_turns": (1, MAX_TURNS)}
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 

@@ -371,10 +371,7 @@ class ResponseStream(AnswerStream):
         await self._send_item("added", index, started)
         await self._send_event("response.function_call_arguments.delta", **at, delta=ended["arguments"])
         await self._send_event(
-            "response.function_call_arguments.done",
-            **at,
-            arguments=ended["arguments"],
-            name=ended["name"],
+            "response.function_call_arguments.done", **at, arguments=ended["arguments"], name=ended["name"]
         )
         await self._send_item("done", index, ended)
 

@@ -243,10 +243,7 @@ class ElicitedApprovals:
             carried=carried,
         )
         asked: JsonObject = {
-            APPROVAL_REQUEST_KEY: {
-                "method": ELICIT_METHOD,
-                "params": self._build_form(call_round, pending),
-            }
+            APPROVAL_REQUEST_KEY: {"method": ELICIT_METHOD, "params": self._build_form(call_round, pending)}
         }
         result: JsonObject = {
             "resultType": INPUT_REQUIRED_TYPE,

@@ -149,10 +149,7 @@ class SignInQuestions:
         server = call_round.server
         link = self._links.create_id(call_round.request.principal.name, server)
         state, _ = self._cipher.seal(
-            "sign_in",
-            server,
-            StateBinding.from_request(call_round.request),
-            seconds=SIGN_IN_LINK_SECONDS,
+            "sign_in", server, StateBinding.from_request(call_round.request), seconds=SIGN_IN_LINK_SECONDS
         )
         params = self._build_params(page, server, link)
         result: JsonObject = {
@@ -199,10 +196,7 @@ class InputRequiredCalls:
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await cancel_and_exit(self._tasks, kind, error, trace)
 

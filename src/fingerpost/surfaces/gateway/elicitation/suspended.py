@@ -213,11 +213,7 @@ class SuspendedCalls:
         return resume()
 
     async def _resume(
-        self,
-        suspended: _SuspendedCall,
-        state_id: str,
-        exchange: ClientExchange | None,
-        answers: JsonObject,
+        self, suspended: _SuspendedCall, state_id: str, exchange: ClientExchange | None, answers: JsonObject
     ) -> CallValue | InputRequired:
         if suspended.awaited_state != state_id:
             raise InvalidRequestState("was used already", started=True)

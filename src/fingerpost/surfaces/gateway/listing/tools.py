@@ -45,10 +45,7 @@ READ_RESULT_DEFINITION: Final[JsonObject] = {
     "annotations": {"title": "Read a long result", **_READ_ONLY_HINTS},
 }
 
-ROUTING_TOOLS: Final = (
-    *_DEFINITIONS.values(),
-    READ_RESULT_DEFINITION,
-)
+ROUTING_TOOLS: Final = (*_DEFINITIONS.values(), READ_RESULT_DEFINITION)
 ALWAYS_LISTED_TOOLS: Final = (READ_RESULT_DEFINITION,)
 # Without any tools, `find_tools` is listed to tell the model why.
 EMPTY_CATALOG_TOOLS: Final = (_DEFINITIONS[FIND_TOOLS_NAME], READ_RESULT_DEFINITION)
