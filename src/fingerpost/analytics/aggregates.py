@@ -64,9 +64,8 @@ class Aggregate:
     tool_failures: Counter[str] = field(default_factory=Counter[str])
     requests_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
     calls_by: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter[str]))
-    arms: dict[tuple[str, str], Aggregate] = field(
-        default_factory=dict[tuple[str, str], "Aggregate"]
-    )  # by rollout and arm
+    # By rollout and arm.
+    arms: dict[tuple[str, str], Aggregate] = field(default_factory=dict[tuple[str, str], "Aggregate"])
 
     def add_duration(self, stage: str, milliseconds: float) -> None:
         self.durations[stage][get_bucket(milliseconds)] += 1
@@ -163,9 +162,8 @@ def _compute_remaining_share(part: int, whole: int) -> float | None:
     return 1 - part / whole if whole else None
 
 
-_PLAIN_COUNTS: Final = tuple(
-    name for name, hint in Counted.__annotations__.items() if hint == "int"
-)  # fields that are plain counts
+# Fields that are plain counts.
+_PLAIN_COUNTS: Final = tuple(name for name, hint in Counted.__annotations__.items() if hint == "int")
 
 
 GOOD_ESTIMATE_MARGIN: Final = 0.5

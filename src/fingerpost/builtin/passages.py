@@ -8,7 +8,6 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import Final
 
 import numpy as np
@@ -198,9 +197,7 @@ class PassageIndex:
     def __enter__(self) -> PassageIndex:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def set_source(self, source: str, passages: Sequence[TextPassage]) -> None:

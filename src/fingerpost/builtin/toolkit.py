@@ -445,9 +445,8 @@ def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.Cal
         details: dict[str, Any] = {name: value for name, value in fields.items() if value}
         if fault.parameter:
             details["fault"] = fault.fault.value
-        result.meta = {
-            FAULT_META_KEY: details
-        }  # without fields, it still marks the text as that of a built-in server
+        # Without fields, it still marks the text as that of a built-in server.
+        result.meta = {FAULT_META_KEY: details}
     return result
 
 

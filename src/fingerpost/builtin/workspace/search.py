@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from threading import Lock, Timer
-from types import TracebackType
 from typing import IO, Final, Protocol, Self, cast
 
 from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
@@ -113,9 +112,7 @@ class PatternFinder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._process is not None:

@@ -245,9 +245,8 @@ class ApprovalView(Pending):
     masked: tuple[str, ...]  # paths that are masked in this view
     arguments_schema: JsonObject | None  # None: the tool does not exist now
     definition_change: DefinitionChange | None  # the definition differs from the pinned one
-    conversation_target: (
-        tuple[str, ...] | None
-    )  # arguments that are equal in all calls covered by `for_conversation`
+    # Arguments that are equal in all calls covered by `for_conversation`.
+    conversation_target: tuple[str, ...] | None
     outdated: bool  # the tool changed since the request: an approval will be asked for again
     expires_in_seconds: float
     packet: ApprovalPacket | None

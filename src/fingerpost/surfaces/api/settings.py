@@ -19,9 +19,8 @@ from fingerpost.settings.reference import build_rows, list_sections
 from fingerpost.surfaces.api.operation import ApiProblem, ApiRequest, OperationGroup, declare_operation
 from fingerpost.surfaces.api.visibility import check_unscoped
 
-PROGRAM_ORIGIN: Final = ValueOrigin(
-    kind="argument", name="settings"
-)  # set by the program that opened the router
+# Set by the program that opened the router.
+PROGRAM_ORIGIN: Final = ValueOrigin(kind="argument", name="settings")
 
 
 @frozen

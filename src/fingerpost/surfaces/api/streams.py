@@ -125,9 +125,8 @@ class StreamSlots:
             detail = f"{self._limit} streams are open already (api.streams). Close one, or try again later."
             raise ApiProblem(503, "Too many streams", detail)
         own_count = sum(name == principal.name for name in self._open.values())
-        if principal.kind != "local" and own_count >= max(
-            1, self._limit // 2
-        ):  # keep slots for other callers
+        # Keep slots for other callers.
+        if principal.kind != "local" and own_count >= max(1, self._limit // 2):
             detail = f"{own_count} of your streams are open already: half of api.streams. Close one."
             raise ApiProblem(503, "Too many streams", detail)
 

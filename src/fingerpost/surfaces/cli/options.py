@@ -17,9 +17,8 @@ import click
 
 from fingerpost.errors import FingerpostError
 
-FILE: Final = click.Path(
-    path_type=Path, dir_okay=False
-)  # shared: click looks up translations for each instance
+# Shared: click looks up translations for each instance.
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
 OVERRIDES_KEY = "fingerpost.overrides"  # settings given as options, in the context of the command
 _COMMAND_PATTERN: Final = re.compile(r"`(fingerpost(?: [^`]*)?)`")
 _COMMANDS_WITHOUT_FILES: Final = ("fingerpost import", "fingerpost completion")

@@ -56,10 +56,8 @@ _NO_COMPLETIONS: Final = "completions cannot be approved one by one, so none are
 _NOTHING: Final[JsonObject] = {}
 _OWN_PARAMS: Final = frozenset(("_meta", "inputResponses", "requestState"))
 _NO_TEXT: Final = frozenset(("uri", "mimeType", "type", "role", "data", "_meta"))
-_REFERENCE_TYPES: Final[Mapping[str, str]] = {
-    "ref/prompt": "name",
-    "ref/resource": "uri",
-}  # the identifying member
+# The identifying member.
+_REFERENCE_TYPES: Final[Mapping[str, str]] = {"ref/prompt": "name", "ref/resource": "uri"}
 
 
 @dataclass(slots=True)

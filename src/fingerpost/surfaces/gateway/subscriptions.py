@@ -42,11 +42,8 @@ from fingerpost.tasks import run_contained
 SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"
 MAX_SUBSCRIPTIONS_PER_SESSION: Final = 1000
-LIST_CHANGE_KINDS: Final = (
-    "toolsListChanged",
-    "promptsListChanged",
-    "resourcesListChanged",
-)  # kinds a client can ask for
+# Kinds a client can ask for.
+LIST_CHANGE_KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 _UNSUBSCRIBE_TIMEOUT_S: Final = 10.0
 _NOTHING: Final[JsonObject] = {}
 

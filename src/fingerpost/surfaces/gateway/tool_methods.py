@@ -448,9 +448,8 @@ class ToolMethods:
         await self._readiness.wait_for_resources()
         try:
             resources = self._resource_listing.get_resources(request.endpoint, request.principal)
-        except (
-            JsonRpcError
-        ):  # the profile was deleted meanwhile: links cannot be read, but the result is returned
+        except JsonRpcError:
+            # The profile was deleted meanwhile: links cannot be read, but the result is returned.
             return result
         return await rewrite_result_links(result, resources.collection, card.server)
 

@@ -246,12 +246,10 @@ MAX_ATTACHED_LENGTH: Final = 4 * 1024 * 1024  # characters of images, audio and 
 MAX_STRUCTURED_BYTES: Final = 1024 * 1024  # data that a client validates against the tool's outputSchema
 MAX_BLOCKS: Final = 1_000  # blocks other than text, in a shortened result
 MAX_INPUT_REQUEST_BYTES: Final = 4 * 1024 * 1024  # of a server's questions
-_EXACT_MEMBERS: Final = frozenset(
-    {"blob", "data", "uri", "mimeType", "type", "_meta"}
-)  # members of blocks that programs read
-_ESCAPED_MEMBERS: Final[
-    Mapping[str, frozenset[str]]
-] = {  # members of results, with the members that stay unchanged
+# Members of blocks that programs read.
+_EXACT_MEMBERS: Final = frozenset({"blob", "data", "uri", "mimeType", "type", "_meta"})
+# Members of results, with the members that stay unchanged.
+_ESCAPED_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "content": _EXACT_MEMBERS,  # of tools
     "structuredContent": frozenset(),
     "description": frozenset(),  # of prompts

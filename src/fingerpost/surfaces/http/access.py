@@ -201,9 +201,8 @@ class RateLimiter:
         self._size = float(per_minute)
         self._per_second = per_minute / 60
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = (
-            OrderedDict()
-        )  # tokens left, and time of the last update
+        # Tokens left, and time of the last update.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take_token(self, caller: str) -> float:
         """Take a token and return 0.0, or return how many seconds to wait."""

@@ -255,12 +255,7 @@ class TokenIssuer:
         try:
             with anyio.fail_after(FETCH_TIMEOUT_S):
                 keys = await self._fetch_keys()
-        except (
-            httpx2.HTTPError,
-            httpx2.InvalidURL,
-            OSError,
-            ValueError,
-        ) as error:  # TimeoutError is an OSError
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:  # also TimeoutError
             self._failed_at = self._clock()
             self._log_failure(str(error) or type(error).__name__)
             return self._check_usable(key_set, f"{type(error).__name__}: {error}")

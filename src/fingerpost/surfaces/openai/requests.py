@@ -74,9 +74,8 @@ class CompletionTurn:
     access_scope: AccessScope
     model: str | None = None  # used instead of the configured one
     keyless: bool = False  # no model is configured
-    authorization: CallerAuthorization | None = field(
-        default=None, repr=False
-    )  # the caller's own, for servers configured to get it
+    # The caller's own, for servers configured to get it.
+    authorization: CallerAuthorization | None = field(default=None, repr=False)
     chat: str = ""  # conversation id from `ChatIndex`, if the caller gave none
 
     @property

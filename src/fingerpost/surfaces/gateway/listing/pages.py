@@ -64,9 +64,8 @@ class ListPages:
     _joined: dict[tuple[int, CacheHints | None], EncodedResult] = field(
         default_factory=dict[tuple[int, "CacheHints | None"], EncodedResult]
     )
-    _start_by_cursor: dict[str, int] = field(
-        default_factory=dict[str, int]
-    )  # index after each entry, by its cursor
+    # Index after each entry, by its cursor.
+    _start_by_cursor: dict[str, int] = field(default_factory=dict[str, int])
     _fingerprint: bytes = b""
 
     @property

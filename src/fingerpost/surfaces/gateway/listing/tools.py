@@ -367,9 +367,8 @@ class ToolListing:
         scope = scopes[0] if scopes else Scope()
         principal = Principal(name=caller or "", scope=scope, profiles=profiles)
         await self.encode_definitions(await self.prepare_tools(endpoint, principal), modern=modern)
-        pages = self._get_pages(
-            self.get_tools(endpoint, principal), modern=modern
-        )  # tools may have changed during the await
+        # Tools may have changed during the await.
+        pages = self._get_pages(self.get_tools(endpoint, principal), modern=modern)
         return _DeliveredList(self._snapshot, pages.bodies, modern)
 
     def _get_pages(self, endpoint_tools: EndpointTools, *, modern: bool) -> ListPages:
