@@ -9,8 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from fingerpost.analytics.journal_reader import JournalReader
-from fingerpost.analytics.journal_tail import GATHER_INTERVAL_S, MAX_LINES
+from fingerpost.analytics.journal_reader import GATHER_INTERVAL_S, MAX_LINES, JournalReader
 from fingerpost.analytics.records import PacketLine, PacketQuery
 from fingerpost.events import Event, LiveFeed
 from fingerpost.records import ErrorKind, RouteOutcome

@@ -16,7 +16,7 @@ from fingerpost.events import EventsDropped
 from fingerpost.records import Right
 from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.http.server import get_address, listen_at
-from fingerpost.surfaces.operations import open_operations_app
+from fingerpost.surfaces.serve import open_operations_app
 from fingerpost.telemetry.metrics import PrometheusMetrics
 from fingerpost.testing import tool_server
 from tests.kit.gateway_client import ask

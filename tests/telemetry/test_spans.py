@@ -25,7 +25,7 @@ from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.server import get_address, listen_at
-from fingerpost.surfaces.operations import TracedApp
+from fingerpost.surfaces.serve import TracedApp
 from fingerpost.telemetry import spans
 from fingerpost.telemetry.spans import (
     ATTR_CALLER,

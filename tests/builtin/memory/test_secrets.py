@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fingerpost.builtin.memory.store import find_secret
+from fingerpost.builtin.memory import find_secret
 from tests.kit.tables import table
 from tests.requirements import proves
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from fingerpost.surfaces.http.connection import GuardedProtocol
+from fingerpost.surfaces.http.server import GuardedProtocol
 
 PLAIN = b"POST /mcp?a=%20b HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\nX-Name: one\r\n\r\n"
 TOKEN = b"POST /mcp HTTP/1.1\r\nhost: here\r\nauthorization: Bearer abc\r\ncontent-length: %d\r\n\r\n"

@@ -22,7 +22,12 @@ from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Loaded
 from fingerpost.settings.model import OidcSettings
-from fingerpost.surfaces.api.administration import KeyOperations, QuotaOperations, UserOperations
+from fingerpost.surfaces.api.administration import (
+    KeyOperations,
+    QuotaOperations,
+    SettingsOperations,
+    UserOperations,
+)
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
 from fingerpost.surfaces.api.audit import AuditOperations
 from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
@@ -43,7 +48,6 @@ from fingerpost.surfaces.api.packets import PacketOperations, PendingCounter
 from fingerpost.surfaces.api.requests import RequestOperations
 from fingerpost.surfaces.api.servers import PinOperations, ServerOperations
 from fingerpost.surfaces.api.sessions import ConsoleSessions
-from fingerpost.surfaces.api.settings import SettingsOperations
 from fingerpost.surfaces.api.sign_ins import SignInOperations
 from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.api.tools import AssetOperations, ToolOperations
