@@ -181,13 +181,13 @@ class QuotaBody:
     cost_per_day: Annotated[float | None, Field(gt=0, le=1e12)] = None
 
 
-class KeyOperations(OperationGroup):
-    """The operations about keys."""
+class AdministrationOperations(OperationGroup):
+    """The operations about keys, users with their sign-ins, and quotas."""
 
     tag = "administration"
 
     def __init__(self, router: Router) -> None:
-        self._router = router
+        super().__init__(router)
         self._keys = router.store.keys
 
     @declare_operation("GET", "/api/keys", right=Right.ADMINISTER)
@@ -248,15 +248,6 @@ class KeyOperations(OperationGroup):
         event = KeyChanged(key_id=key.key_id, name=key.name, change=change, by=request.principal.name)
         await self._router.store.journal.append(event)
 
-
-class UserOperations(OperationGroup):
-    """The operations about users and their sign-ins."""
-
-    tag = "administration"
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
-
     @declare_operation("GET", "/api/users", right=Right.ADMINISTER)
     async def list_users(self, request: ApiRequest) -> UserPage:
         """Stored users, and owners of valid keys."""
@@ -288,7 +279,7 @@ class UserOperations(OperationGroup):
             raise ApiProblem(422, "This is you", "You cannot disable yourself.")
         user = User(name=name, roles=body.roles, disabled=body.disabled)
         await self._router.store.users.put(user)
-        await self._apply(name, "changed", request)
+        await self._apply("user", name, "changed", request)
         return user
 
     @declare_operation("DELETE", _USER_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
@@ -297,7 +288,7 @@ class UserOperations(OperationGroup):
         check_unscoped(request.principal)
         if not await self._router.store.users.remove(name):
             raise _build_unknown("user", name)
-        await self._apply(name, "removed", request)
+        await self._apply("user", name, "removed", request)
         return ApiResponse(status=204)
 
     @declare_operation("GET", f"{_USER_PATH}/sign-ins", right=Right.ADMINISTER)
@@ -318,20 +309,6 @@ class UserOperations(OperationGroup):
         if await self._router.servers.sign_out(server, user=name) == "not signed in":
             raise _build_unknown("sign-in", server)
         return ApiResponse(status=204)
-
-    async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
-        await self._router.refresh_access()
-        event = AccessChanged(what="user", name=name, change=change, by=request.principal.name)
-        await self._router.store.journal.append(event)
-
-
-class QuotaOperations(OperationGroup):
-    """The operations about quotas."""
-
-    tag = "administration"
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
 
     @declare_operation("GET", "/api/quotas", right=Right.WATCH)
     async def list_quotas(self, request: ApiRequest) -> QuotaPage:
@@ -378,7 +355,7 @@ class QuotaOperations(OperationGroup):
         check_unscoped(request.principal)
         if not await self._router.store.quotas.remove(quota_id):
             raise _build_unknown("quota", quota_id)
-        await self._apply(quota_id, "removed", request)
+        await self._apply("quota", quota_id, "removed", request)
         return ApiResponse(status=204)
 
     async def _put(self, request: ApiRequest, body: QuotaBody, quota_id: str) -> Quota:
@@ -387,12 +364,18 @@ class QuotaOperations(OperationGroup):
         if all(getattr(quota, limit) is None for limit in QUOTA_LIMITS):
             raise ApiProblem(422, "No limit", f"Set at least one of {', '.join(QUOTA_LIMITS)}.")
         stored = await self._router.store.quotas.put(quota)
-        await self._apply(stored.quota_id, "changed", request)
+        await self._apply("quota", stored.quota_id, "changed", request)
         return stored
 
-    async def _apply(self, name: str, change: Literal["changed", "removed"], request: ApiRequest) -> None:
+    async def _apply(
+        self,
+        what: Literal["user", "quota"],
+        name: str,
+        change: Literal["changed", "removed"],
+        request: ApiRequest,
+    ) -> None:
         await self._router.refresh_access()
-        event = AccessChanged(what="quota", name=name, change=change, by=request.principal.name)
+        event = AccessChanged(what=what, name=name, change=change, by=request.principal.name)
         await self._router.store.journal.append(event)
 
 

@@ -22,12 +22,7 @@ from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Loaded
 from fingerpost.settings.model import OidcSettings
-from fingerpost.surfaces.api.administration import (
-    KeyOperations,
-    QuotaOperations,
-    SettingsOperations,
-    UserOperations,
-)
+from fingerpost.surfaces.api.administration import AdministrationOperations, SettingsOperations
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
 from fingerpost.surfaces.api.audit import AuditOperations
 from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
@@ -227,9 +222,7 @@ def build_all_operations(
         AccountOperations(router, address=address, auth=auth, sessions=sessions, sign_on=sign_on),
         PacketOperations(ledger, router.store.journal, waiting, streams),
         SignInOperations(router, tasks, address=address),
-        KeyOperations(router),
-        UserOperations(router),
-        QuotaOperations(router),
+        AdministrationOperations(router),
         RequestOperations(router, streams),
         ApprovalOperations(router, resuming),
         ToolOperations(router),

@@ -279,7 +279,7 @@ class ApprovalOperations(OperationGroup):
     tag = "approvals"
 
     def __init__(self, router: Router, resumer: ApprovalResumer) -> None:
-        self._router = router
+        super().__init__(router)
         self._resumer = resumer
 
     @declare_operation("GET", "/api/approvals", right=None)

@@ -331,7 +331,7 @@ class AccountOperations(OperationGroup):
         sessions: ConsoleSessions,
         sign_on: SignOn | None = None,
     ) -> None:
-        self._router = router
+        super().__init__(router)
         self._sign_on = sign_on
         self._address = (router.settings.gateway.public_url or address).rstrip("/")
         self._auth = auth

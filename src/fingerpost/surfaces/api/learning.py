@@ -97,9 +97,6 @@ class FeedbackOperations(OperationGroup):
 
     tag = "learning"
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
-
     @declare_operation("GET", _FEEDBACK_PATH, problems=(404,), right=None)
     async def get_feedback(self, request: ApiRequest, packet_id: str) -> FeedbackPage:
         """Feedback on one request."""
@@ -236,7 +233,7 @@ class StatisticsOperations(OperationGroup):
     tag = "figures"
 
     def __init__(self, router: Router, ledger: JournalReader) -> None:
-        self._router = router
+        super().__init__(router)
         self._ledger = ledger
 
     @declare_operation("GET", "/api/usage", right=Right.WATCH)

@@ -32,6 +32,7 @@ from fingerpost.errors import (
 from fingerpost.frozen import frozen
 from fingerpost.records import Principal, Right, create_id
 from fingerpost.redaction import scrub, scrub_json
+from fingerpost.router import Router
 from fingerpost.surfaces.api.sessions import ActiveSession
 from fingerpost.surfaces.http.asgi import Header, HttpError, Receive, Send, respond
 from fingerpost.surfaces.http.local_callers import Peer
@@ -136,6 +137,9 @@ class OperationGroup:
     """Operations with one tag: the methods marked with `declare_operation`."""
 
     tag: ClassVar[str]
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
 
     def build_operations(self) -> tuple[ApiOperation, ...]:
         marked = (

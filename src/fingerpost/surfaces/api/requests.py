@@ -210,7 +210,7 @@ class RequestOperations(OperationGroup):
     tag = "asking"
 
     def __init__(self, router: Router, streams: StreamSlots) -> None:
-        self._router = router
+        super().__init__(router)
         self._streams = streams
         self._questions = OpenQuestions()
         self._servers_awaited = False

@@ -27,7 +27,6 @@ from fingerpost.records import (
     ServerStatus,
     Transport,
 )
-from fingerpost.router import Router
 from fingerpost.router.configuration import Configuration, EntryChange, EntryDraft
 from fingerpost.settings.servers_file import Entry, WrittenEntry, mask_entry, parse_pasted, restore_secrets
 from fingerpost.surfaces.api.operation import (
@@ -90,9 +89,6 @@ class PinOperations(OperationGroup):
     """The operations about trusted definitions."""
 
     tag = "pins"
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
 
     @declare_operation("GET", "/api/pins", right=Right.WATCH)
     async def list_pins(self, request: ApiRequest, query: PinQuery) -> PinPage:
@@ -316,9 +312,6 @@ class ServerOperations(OperationGroup):
     """The operations about servers within the caller's scope."""
 
     tag = "servers"
-
-    def __init__(self, router: Router) -> None:
-        self._router = router
 
     @declare_operation("GET", "/api/servers", right=Right.WATCH)
     async def list_servers(self, request: ApiRequest) -> ServerPage:

@@ -114,7 +114,7 @@ class SignInOperations(OperationGroup):
     tag = "sign-ins"
 
     def __init__(self, router: Router, tasks: TaskGroup, *, address: str) -> None:
-        self._router = router
+        super().__init__(router)
         self._tasks = tasks
         self._redirect = f"{(router.settings.gateway.public_url or address).rstrip('/')}/"
         self._open: dict[str, _OpenSignIn] = {}  # by state

@@ -378,9 +378,6 @@ class ToolOperations(OperationGroup):
 
     tag = "tools"
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
-
     @declare_operation("GET", "/api/tools", right=Right.WATCH, problems=(404,))
     async def list_tools(self, request: ApiRequest, query: ToolQuery) -> ToolPage:
         """Tools, offered or not, with the reason."""
