@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    INVALID_SPAN,
     Link,
     Span,
     SpanContext,
@@ -31,6 +32,7 @@ from fingerpost.events import (
     AttemptFinished,
     AttemptStarted,
     BudgetReached,
+    CallEvent,
     CallFinished,
     CallPrepared,
     CallReceived,
@@ -53,49 +55,20 @@ from fingerpost.telemetry.tracing import get_trace_carrier
 
 ATTR_OPERATION: Final = "gen_ai.operation.name"
 ATTR_PROVIDER: Final = "gen_ai.provider.name"
-ATTR_AGENT: Final = "gen_ai.agent.name"
 ATTR_CONVERSATION: Final = "gen_ai.conversation.id"
-ATTR_REQUEST_MODEL: Final = "gen_ai.request.model"
-ATTR_RESPONSE_MODEL: Final = "gen_ai.response.model"
-ATTR_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-ATTR_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 ATTR_INPUT_MESSAGES: Final = "gen_ai.input.messages"
 ATTR_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 ATTR_TOOL: Final = "gen_ai.tool.name"
-ATTR_TOOL_TYPE: Final = "gen_ai.tool.type"
-ATTR_TOOL_CALL: Final = "gen_ai.tool.call.id"
 ATTR_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 ATTR_TOOL_RESULT: Final = "gen_ai.tool.call.result"
-ATTR_MCP_METHOD: Final = "mcp.method.name"
-ATTR_TRANSPORT: Final = "network.transport"
-ATTR_ERROR_TYPE: Final = "error.type"
 
-ATTR_PACKET: Final = "fingerpost.packet.id"
 ATTR_CALLER: Final = "fingerpost.caller"
-ATTR_MODE: Final = "fingerpost.mode"
-ATTR_PROFILE: Final = "fingerpost.profile"
 ATTR_OUTCOME: Final = "fingerpost.outcome"
-ATTR_RESUMED: Final = "fingerpost.resumed"
 ATTR_UNFINISHED: Final = "fingerpost.unfinished"
-ATTR_NEED: Final = "fingerpost.need"
-ATTR_CONSIDERED: Final = "fingerpost.tools.considered"
-ATTR_OFFERED: Final = "fingerpost.tools.offered"
-ATTR_FIT: Final = "fingerpost.fit"
-ATTR_LANGUAGE: Final = "fingerpost.language"
-ATTR_ROLE: Final = "fingerpost.model.role"
 ATTR_PURPOSE: Final = "fingerpost.model.purpose"
-ATTR_STOOD_IN: Final = "fingerpost.model.stood_in"
-ATTR_APPROVED: Final = "fingerpost.review.approved"
 ATTR_CONFIDENCE: Final = "fingerpost.confidence"
 ATTR_VERDICT: Final = "fingerpost.verdict"
-ATTR_RULE: Final = "fingerpost.rule"
 ATTR_PENDING: Final = "fingerpost.pending.id"
-ATTR_SERVER: Final = "fingerpost.server.name"
-ATTR_ATTEMPT: Final = "fingerpost.attempt.number"
-ATTR_FALLBACK: Final = "fingerpost.fallback"
-ATTR_RESULT_TOKENS: Final = "fingerpost.result.tokens"
-ATTR_ORIGINAL_TOKENS: Final = "fingerpost.result.original_tokens"
-ATTR_LIMIT: Final = "fingerpost.limit"
 
 
 MAX_OPEN_TRACES: Final = 2_000
@@ -120,6 +93,10 @@ class OpenTrace:
     attempts: dict[tuple[str, str, int], Span] = field(default_factory=dict[tuple[str, str, int], Span])
     selected_at: datetime | None = None
     is_routed: bool = False  # False: the request is only narrowed
+
+    def get_call(self, event: CallEvent) -> Span:
+        """Return the span of the event's call, or one that records nothing."""
+        return self.calls.get(event.call_id, INVALID_SPAN)
 
     def end(self, at: datetime, *, unfinished: bool = False) -> None:
         """End all spans, the innermost first."""
@@ -228,6 +205,10 @@ class SpanSink:
         if handler is not None and event.packet_id is not None:
             with self._lock:
                 handler(self, event)
+        elif (trace_handler := _TRACE_HANDLERS.get(type(event))) is not None and event.packet_id is not None:
+            with self._lock:
+                if (tree := self._get_trace(event)) is not None:
+                    trace_handler(self, tree, event)
 
     def close(self) -> None:
         """End all open spans."""
@@ -254,23 +235,30 @@ class SpanSink:
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
         if tree is None and (linked_context := self._open_traces.take_waiting(event.packet_id)) is not None:
-            attributes = {**_build_agent_attributes(event.packet_id), ATTR_RESUMED: True}
+            attributes = {**_build_agent_attributes(event.packet_id), "fingerpost.resumed": True}
             tree = self._open_trace(
                 event, f"invoke_agent {_AGENT_NAME}", attributes, linked_context=linked_context
             )
             tree.is_routed = True
         return tree
 
-    def _start_finished_span(
-        self, parent: Span, name: str, began: int, ended: datetime, kind: SpanKind, attributes: SpanAttributes
+    def _add_span(
+        self,
+        tree: OpenTrace,
+        event: Event,
+        name: str,
+        began: int,
+        attributes: SpanAttributes,
+        *,
+        kind: SpanKind = SpanKind.INTERNAL,
     ) -> Span:
-        """Start a span for work that has already finished. The caller must end it."""
+        """Add a span for work that ended with this event. Its end is set by the caller."""
         return self._tracer.start_span(
             name,
-            context=set_span_in_context(parent),
+            context=set_span_in_context(tree.root),
             kind=kind,
             attributes=attributes,
-            start_time=min(began, to_nanoseconds(ended)),
+            start_time=min(began, to_nanoseconds(event.at)),
         )
 
     def _trace_received(self, event: PacketReceived) -> None:
@@ -283,119 +271,11 @@ class SpanSink:
             attributes[ATTR_INPUT_MESSAGES] = _format_message("user", packet.content.original_prompt)
         self._open_trace(event, f"invoke_agent {_AGENT_NAME}", attributes)
 
-    def _trace_began(self, event: RouteBegan) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            tree.is_routed = True
-            tree.root.set_attribute(ATTR_MODE, event.mode.value)
-            if event.profile is not None:
-                tree.root.set_attribute(ATTR_PROFILE, event.profile)
-
-    def _trace_narrowed(self, event: RequestNarrowed) -> None:
-        tree = self._get_trace(event)
-        if tree is None:
-            return
-        narrowing = event.narrowing
-        shortlist = narrowing.shortlist
-        span = self._start_finished_span(
-            tree.root,
-            "narrow",
-            to_nanoseconds(event.at, narrowing.milliseconds),
-            event.at,
-            SpanKind.INTERNAL,
-            {
-                ATTR_NEED: narrowing.need.verdict.value,
-                ATTR_CONSIDERED: shortlist.considered,
-                ATTR_OFFERED: len(shortlist.offered),
-                ATTR_FIT: shortlist.fit,
-                ATTR_LANGUAGE: narrowing.signals.language,
-            },
-        )
-        span.end(to_nanoseconds(event.at))
-        if not tree.is_routed:  # only narrowed, not routed: the request is complete
-            self._open_traces.close(event.packet_id or "", event.at)
-
-    def _trace_model_answered(self, event: ModelAnswered) -> None:
-        tree = self._get_trace(event)
-        if tree is None:
-            return
-        provider = self._providers.get(event.model, "openai")
-        attributes: SpanAttributes = {
-            ATTR_OPERATION: "chat",
-            ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
-            ATTR_REQUEST_MODEL: event.model,
-            ATTR_ROLE: event.role,
-            ATTR_PURPOSE: event.purpose,
-        }
-        if event.prompt_tokens is not None:
-            attributes[ATTR_INPUT_TOKENS] = event.prompt_tokens
-        if event.completion_tokens is not None:
-            attributes[ATTR_OUTPUT_TOKENS] = event.completion_tokens
-        if event.stood_in:
-            attributes[ATTR_STOOD_IN] = True
-        began = to_nanoseconds(event.at, event.milliseconds)
-        span = self._start_finished_span(
-            tree.root, f"chat {event.model}", began, event.at, SpanKind.CLIENT, attributes
-        )
-        if event.error is not None:
-            _mark_failed(span, "model_error", event.error if self._content else None)
-        span.end(to_nanoseconds(event.at))
-
-    def _trace_selected(self, event: ToolSelected) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            tree.selected_at = event.at
-            chosen = event.selection
-            attributes: SpanAttributes = {} if chosen is None else {ATTR_TOOL: chosen.tool}
-            if chosen is not None:
-                attributes[ATTR_CONFIDENCE] = chosen.confidence
-            tree.root.add_event("tool selected", attributes, to_nanoseconds(event.at))
-
-    def _trace_reviewed(self, event: SelectionReviewed) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            began = to_nanoseconds(tree.selected_at or event.at)
-            attributes: SpanAttributes = {
-                ATTR_APPROVED: event.review.approved,
-                ATTR_CONFIDENCE: event.review.confidence,
-            }
-            span = self._start_finished_span(
-                tree.root, "review", began, event.at, SpanKind.INTERNAL, attributes
-            )
-            span.end(to_nanoseconds(event.at))
-
-    def _trace_judged(self, event: ConfidenceJudged) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            attributes: SpanAttributes = {
-                ATTR_CONFIDENCE: event.confidence.score,
-                ATTR_VERDICT: event.confidence.verdict.value,
-            }
-            tree.root.add_event("confidence judged", attributes, to_nanoseconds(event.at))
-
-    def _trace_limit_reached(self, event: BudgetReached) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            tree.root.add_event("limit reached", {ATTR_LIMIT: event.limit}, to_nanoseconds(event.at))
-
-    def _trace_result_injected(self, event: ToolResultInjected) -> None:
-        if self._content and (tree := self._get_trace(event)) is not None:
-            attributes: SpanAttributes = {ATTR_TOOL_RESULT: _format_text(event.result.output)}
-            tree.root.add_event("tool result", attributes, to_nanoseconds(event.at))
-
-    def _trace_answered(self, event: AnswerGiven) -> None:
-        if self._content and (tree := self._get_trace(event)) is not None:
-            tree.root.set_attribute(ATTR_OUTPUT_MESSAGES, _format_message("assistant", event.text))
-
-    def _trace_route_ended(self, event: RouteEnded) -> None:
-        tree = self._get_trace(event)
-        if tree is None or event.packet_id is None:
-            return
-        tree.root.set_attribute(ATTR_OUTCOME, event.outcome.value)
-        if event.outcome in _FAILED_OUTCOMES:
-            _mark_failed(tree.root, event.outcome.value)
-        self._open_traces.close(event.packet_id, event.at, is_waiting=event.outcome in _WAITING_OUTCOMES)
-
     def _trace_call_received(self, event: CallReceived) -> None:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "execute_tool",
-            ATTR_TOOL_CALL: event.call_id,
-            ATTR_TOOL_TYPE: "function",
+            "gen_ai.tool.call.id": event.call_id,
+            "gen_ai.tool.type": "function",
         }
         if event.conversation is not None:
             attributes[ATTR_CONVERSATION] = event.conversation
@@ -412,56 +292,131 @@ class SpanSink:
                 start_time=to_nanoseconds(event.at),
             )
 
-    def _trace_call_prepared(self, event: CallPrepared) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            span.update_name(f"execute_tool {event.tool}")
-            span.set_attribute(ATTR_TOOL, event.tool)
-            if self._content:
-                span.set_attribute(ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
-
-    def _trace_call_ruled(self, event: CallRuled) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            attributes: SpanAttributes = {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule}
-            span.add_event("policy", attributes, to_nanoseconds(event.at))
-
-    def _trace_approval_requested(self, event: ApprovalRequested) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            span.add_event("approval requested", {ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at))
-
     def _trace_approval_decided(self, event: ApprovalDecided) -> None:
         """Add the decision to the waiting call's span or, if it has ended, to the request's span."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
         if tree is not None:
             attributes: SpanAttributes = {ATTR_PENDING: event.pending_id, ATTR_VERDICT: event.decision.value}
-            span = tree.calls.get(event.call_id, tree.root)
-            span.add_event("approval decided", attributes, to_nanoseconds(event.at))
+            _add_event(tree.calls.get(event.call_id, tree.root), event, "approval decided", attributes)
 
-    def _trace_fallback_taken(self, event: FallbackTaken) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            span.add_event("fallback taken", {ATTR_TOOL: event.tool}, to_nanoseconds(event.at))
+    def _trace_began(self, tree: OpenTrace, event: RouteBegan) -> None:
+        tree.is_routed = True
+        tree.root.set_attribute("fingerpost.mode", event.mode.value)
+        if event.profile is not None:
+            tree.root.set_attribute("fingerpost.profile", event.profile)
 
-    def _trace_result_digested(self, event: ResultDigested) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            span.set_attribute(ATTR_RESULT_TOKENS, event.tokens)
-            span.set_attribute(ATTR_ORIGINAL_TOKENS, event.original_tokens)
+    def _trace_narrowed(self, tree: OpenTrace, event: RequestNarrowed) -> None:
+        narrowing, shortlist = event.narrowing, event.narrowing.shortlist
+        attributes: SpanAttributes = {
+            "fingerpost.need": narrowing.need.verdict.value,
+            "fingerpost.tools.considered": shortlist.considered,
+            "fingerpost.tools.offered": len(shortlist.offered),
+            "fingerpost.fit": shortlist.fit,
+            "fingerpost.language": narrowing.signals.language,
+        }
+        began = to_nanoseconds(event.at, narrowing.milliseconds)
+        self._add_span(tree, event, "narrow", began, attributes).end(to_nanoseconds(event.at))
+        if not tree.is_routed:  # only narrowed, not routed: the request is complete
+            self._open_traces.close(event.packet_id or "", event.at)
 
-    def _trace_attempt_started(self, event: AttemptStarted) -> None:
-        tree = self._get_trace(event)
-        call = None if tree is None else tree.calls.get(event.call_id)
-        if tree is None or call is None:
+    def _trace_model_answered(self, tree: OpenTrace, event: ModelAnswered) -> None:
+        provider = self._providers.get(event.model, "openai")
+        attributes: SpanAttributes = {
+            ATTR_OPERATION: "chat",
+            ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
+            "gen_ai.request.model": event.model,
+            "fingerpost.model.role": event.role,
+            ATTR_PURPOSE: event.purpose,
+        }
+        if event.prompt_tokens is not None:
+            attributes["gen_ai.usage.input_tokens"] = event.prompt_tokens
+        if event.completion_tokens is not None:
+            attributes["gen_ai.usage.output_tokens"] = event.completion_tokens
+        if event.stood_in:
+            attributes["fingerpost.model.stood_in"] = True
+        began = to_nanoseconds(event.at, event.milliseconds)
+        span = self._add_span(tree, event, f"chat {event.model}", began, attributes, kind=SpanKind.CLIENT)
+        if event.error is not None:
+            _mark_failed(span, "model_error", event.error if self._content else None)
+        span.end(to_nanoseconds(event.at))
+
+    def _trace_selected(self, tree: OpenTrace, event: ToolSelected) -> None:
+        tree.selected_at = event.at
+        chosen = event.selection
+        attributes: SpanAttributes = (
+            {} if chosen is None else {ATTR_TOOL: chosen.tool, ATTR_CONFIDENCE: chosen.confidence}
+        )
+        _add_event(tree.root, event, "tool selected", attributes)
+
+    def _trace_reviewed(self, tree: OpenTrace, event: SelectionReviewed) -> None:
+        began, review = to_nanoseconds(tree.selected_at or event.at), event.review
+        attributes: SpanAttributes = {
+            "fingerpost.review.approved": review.approved,
+            ATTR_CONFIDENCE: review.confidence,
+        }
+        self._add_span(tree, event, "review", began, attributes).end(to_nanoseconds(event.at))
+
+    def _trace_judged(self, tree: OpenTrace, event: ConfidenceJudged) -> None:
+        sure = event.confidence
+        attributes: SpanAttributes = {ATTR_CONFIDENCE: sure.score, ATTR_VERDICT: sure.verdict.value}
+        _add_event(tree.root, event, "confidence judged", attributes)
+
+    def _trace_limit_reached(self, tree: OpenTrace, event: BudgetReached) -> None:
+        _add_event(tree.root, event, "limit reached", {"fingerpost.limit": event.limit})
+
+    def _trace_result_injected(self, tree: OpenTrace, event: ToolResultInjected) -> None:
+        if self._content:
+            _add_event(tree.root, event, "tool result", {ATTR_TOOL_RESULT: _format_text(event.result.output)})
+
+    def _trace_answered(self, tree: OpenTrace, event: AnswerGiven) -> None:
+        if self._content:
+            tree.root.set_attribute(ATTR_OUTPUT_MESSAGES, _format_message("assistant", event.text))
+
+    def _trace_route_ended(self, tree: OpenTrace, event: RouteEnded) -> None:
+        tree.root.set_attribute(ATTR_OUTCOME, event.outcome.value)
+        if event.outcome in _FAILED_OUTCOMES:
+            _mark_failed(tree.root, event.outcome.value)
+        is_waiting = event.outcome in _WAITING_OUTCOMES
+        self._open_traces.close(event.packet_id or "", event.at, is_waiting=is_waiting)
+
+    def _trace_call_prepared(self, tree: OpenTrace, event: CallPrepared) -> None:
+        span = tree.get_call(event)
+        span.update_name(f"execute_tool {event.tool}")
+        span.set_attribute(ATTR_TOOL, event.tool)
+        if self._content:
+            span.set_attribute(ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
+
+    def _trace_call_ruled(self, tree: OpenTrace, event: CallRuled) -> None:
+        attributes: SpanAttributes = {ATTR_VERDICT: event.verdict.value, "fingerpost.rule": event.rule}
+        _add_event(tree.get_call(event), event, "policy", attributes)
+
+    def _trace_approval_requested(self, tree: OpenTrace, event: ApprovalRequested) -> None:
+        _add_event(tree.get_call(event), event, "approval requested", {ATTR_PENDING: event.pending_id})
+
+    def _trace_fallback_taken(self, tree: OpenTrace, event: FallbackTaken) -> None:
+        _add_event(tree.get_call(event), event, "fallback taken", {ATTR_TOOL: event.tool})
+
+    def _trace_result_digested(self, tree: OpenTrace, event: ResultDigested) -> None:
+        span = tree.get_call(event)
+        span.set_attribute("fingerpost.result.tokens", event.tokens)
+        span.set_attribute("fingerpost.result.original_tokens", event.original_tokens)
+
+    def _trace_attempt_started(self, tree: OpenTrace, event: AttemptStarted) -> None:
+        call = tree.calls.get(event.call_id)
+        if call is None:
             return
         server, _, tool = event.tool.partition("/")
         attributes: SpanAttributes = {
-            ATTR_MCP_METHOD: "tools/call",
+            "mcp.method.name": "tools/call",
             ATTR_OPERATION: "execute_tool",
             ATTR_TOOL: tool,
-            ATTR_SERVER: server,
-            ATTR_ATTEMPT: event.number,
+            "fingerpost.server.name": server,
+            "fingerpost.attempt.number": event.number,
         }
         if (transport := _TRANSPORTS.get(self._transport_of(server) or "")) is not None:
-            attributes[ATTR_TRANSPORT] = transport
+            attributes["network.transport"] = transport
         if event.fallback:
-            attributes[ATTR_FALLBACK] = True
+            attributes["fingerpost.fallback"] = True
         tree.attempts[event.call_id, event.tool, event.number] = self._tracer.start_span(
             f"tools/call {tool}",
             context=set_span_in_context(call),
@@ -470,22 +425,19 @@ class SpanSink:
             start_time=to_nanoseconds(event.at),
         )
 
-    def _trace_attempt_finished(self, event: AttemptFinished) -> None:
-        tree, made = self._get_trace(event), event.attempt
-        if tree is None:
-            return
+    def _trace_attempt_finished(self, tree: OpenTrace, event: AttemptFinished) -> None:
+        made = event.attempt
         span = tree.attempts.pop((event.call_id, made.tool, made.number), None)
         if span is not None:
             if made.error is not None:
                 _mark_failed(span, made.error.value, made.detail if self._content else None)
             span.end(to_nanoseconds(event.at))
-        elif made.cached and (call := tree.calls.get(event.call_id)) is not None:
-            call.add_event("answered from the cache", {ATTR_TOOL: made.tool}, to_nanoseconds(event.at))
+        elif made.cached:
+            _add_event(tree.get_call(event), event, "answered from the cache", {ATTR_TOOL: made.tool})
 
-    def _trace_call_finished(self, event: CallFinished) -> None:
-        tree = self._get_trace(event)
-        span = None if tree is None else tree.calls.pop(event.call_id, None)
-        if tree is None or span is None:
+    def _trace_call_finished(self, tree: OpenTrace, event: CallFinished) -> None:
+        span = tree.calls.pop(event.call_id, None)
+        if span is None:
             return
         if not event.success:
             kind = "failed" if event.error is None else event.error.value
@@ -495,12 +447,12 @@ class SpanSink:
         else:
             span.end(to_nanoseconds(event.at))
 
-    def _get_call_span(self, event: Any) -> Span | None:
-        tree = self._get_trace(event)
-        return None if tree is None else tree.calls.get(event.call_id)
-
     handlers: Final[dict[type[Event], Callable[[SpanSink, Any], None]]] = {
         PacketReceived: _trace_received,
+        CallReceived: _trace_call_received,
+        ApprovalDecided: _trace_approval_decided,
+    }
+    trace_handlers: Final[dict[type[Event], Callable[[SpanSink, OpenTrace, Any], None]]] = {
         RouteBegan: _trace_began,
         RequestNarrowed: _trace_narrowed,
         ModelAnswered: _trace_model_answered,
@@ -511,11 +463,9 @@ class SpanSink:
         ToolResultInjected: _trace_result_injected,
         AnswerGiven: _trace_answered,
         RouteEnded: _trace_route_ended,
-        CallReceived: _trace_call_received,
         CallPrepared: _trace_call_prepared,
         CallRuled: _trace_call_ruled,
         ApprovalRequested: _trace_approval_requested,
-        ApprovalDecided: _trace_approval_decided,
         FallbackTaken: _trace_fallback_taken,
         ResultDigested: _trace_result_digested,
         AttemptStarted: _trace_attempt_started,
@@ -525,6 +475,11 @@ class SpanSink:
 
 
 _SPAN_HANDLERS: Final = SpanSink.handlers
+_TRACE_HANDLERS: Final = SpanSink.trace_handlers
+
+
+def _add_event(span: Span, event: Event, name: str, attributes: SpanAttributes) -> None:
+    span.add_event(name, attributes, to_nanoseconds(event.at))
 
 
 def _get_parent_context() -> Context | None:
@@ -537,13 +492,13 @@ def _build_agent_attributes(packet_id: str) -> SpanAttributes:
     return {
         ATTR_OPERATION: "invoke_agent",
         ATTR_PROVIDER: _AGENT_NAME,
-        ATTR_AGENT: _AGENT_NAME,
-        ATTR_PACKET: packet_id,
+        "gen_ai.agent.name": _AGENT_NAME,
+        "fingerpost.packet.id": packet_id,
     }
 
 
 def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
-    span.set_attribute(ATTR_ERROR_TYPE, kind)
+    span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, detail and detail[:MAX_CONTENT_LENGTH]))
 
 
