@@ -16,12 +16,7 @@ from fingerpost.errors import ConfigError, ModelError, ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, OnText, Role
-from fingerpost.narrow.server_picker import (
-    DefinitionCosts,
-    ServerPicker,
-    SmartRoutingStats,
-    read_stored_stats,
-)
+from fingerpost.narrow.server_picker import DefinitionCosts, ServerPicker, read_stored_stats
 from fingerpost.policy.visibility import find_hidden_tools
 from fingerpost.records import Message, Narrowing, ToolCard, create_id
 from fingerpost.records.codec import to_plain
@@ -29,7 +24,13 @@ from fingerpost.redaction import scrub
 from fingerpost.router import Router
 from fingerpost.settings import ModelsSettings, Settings
 from fingerpost.store import Store
-from fingerpost.surfaces.cli.common import connect_servers, read_settings, run_on_router, run_on_store
+from fingerpost.surfaces.cli.common import (
+    connect_servers,
+    read_settings,
+    run_on_router,
+    use_router,
+    use_store,
+)
 from fingerpost.surfaces.cli.evals import read_requests
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.route import settle_tools
@@ -293,9 +294,9 @@ def compare_routing(
 ) -> int:
     """Show what routing saves for REQUEST: tools, tokens of definitions, and time."""
     if recorded:
-        return _show_recorded(common)
+        return _show_recorded(common=common)
     if self_test:
-        return _show_fallbacks(common, wait)
+        return _show_fallbacks(common=common, wait=wait)
     texts = _collect_requests(request, requests_file)
 
     async def work(router: Router) -> list[RoutingComparison]:
@@ -314,13 +315,10 @@ def compare_routing(
     return 0 if whole.without.tools else 1
 
 
-def _show_recorded(common: CommonOptions) -> int:
+@use_store
+async def _show_recorded(store: Store, _: Settings, *, common: CommonOptions) -> int:
     """Show figures about smart routing from the journal."""
-
-    async def read(store: Store, _: Settings) -> SmartRoutingStats:
-        return await read_stored_stats(store)
-
-    figures = run_on_store(common, read)
+    figures = await read_stored_stats(store)
     if common.as_json:
         print_json(to_plain(figures))
     elif not figures.runs:
@@ -340,17 +338,14 @@ def _show_recorded(common: CommonOptions) -> int:
     return 0
 
 
-def _show_fallbacks(common: CommonOptions, wait: float) -> int:
+@use_router()
+async def _show_fallbacks(router: Router, *, common: CommonOptions, wait: float) -> int:
     """Run the self-test: what happens when choosing servers fails."""
-
-    async def work(router: Router) -> list[FallbackResult]:
-        await connect_servers(router, wait=wait)
-        if len({card.server for card in router.tools.cards}) < 2:
-            message = "there is no choice to make: fewer than two servers have tools"
-            raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
-        return await try_fallbacks(router)
-
-    found = run_on_router(common, work)
+    await connect_servers(router, wait=wait)
+    if len({card.server for card in router.tools.cards}) < 2:
+        message = "there is no choice to make: fewer than two servers have tools"
+        raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
+    found = await try_fallbacks(router)
     if common.as_json:
         print_json([{**to_plain(one), "right": one.is_right} for one in found])
     else:

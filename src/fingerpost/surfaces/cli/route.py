@@ -13,7 +13,7 @@ from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.catalog import get_certainty, style_effect
-from fingerpost.surfaces.cli.common import connect_servers, run_on_router, use_router
+from fingerpost.surfaces.cli.common import connect_servers, use_router
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     clean_text,
@@ -65,25 +65,24 @@ NEED_TEXTS = {
 BAR_WIDTH = 30
 
 
-def show_route(*, request: tuple[str, ...], common: CommonOptions, **options: Any) -> int:
+@use_router()
+async def show_route(
+    router: Router, *, request: tuple[str, ...], common: CommonOptions, **options: Any
+) -> int:
     """Show which tools would be offered to a model for REQUEST, and why."""
     text = " ".join(request)
-
-    async def work(router: Router) -> int:
-        await connect_servers(router, options["server"], wait=options["wait"])
-        wanted = ("server", "max_tools", "profile", "ask_model", "effort")
-        narrowing = await narrow(router, text, **{name: options[name] for name in wanted})
-        if common.as_json:
-            offered = [candidate.tool for candidate in narrowing.shortlist.offered]
-            print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
-        else:
-            show_narrowing(narrowing, explain=options["explain"])
-            if options["explain"]:
-                _show_effects(router, narrowing)
-                _show_rules(router)
-        return 0 if narrowing.shortlist.offered else 1
-
-    return run_on_router(common, work)
+    await connect_servers(router, options["server"], wait=options["wait"])
+    wanted = ("server", "max_tools", "profile", "ask_model", "effort")
+    narrowing = await narrow(router, text, **{name: options[name] for name in wanted})
+    if common.as_json:
+        offered = [candidate.tool for candidate in narrowing.shortlist.offered]
+        print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
+    else:
+        show_narrowing(narrowing, explain=options["explain"])
+        if options["explain"]:
+            _show_effects(router, narrowing)
+            _show_rules(router)
+    return 0 if narrowing.shortlist.offered else 1
 
 
 def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -> None:

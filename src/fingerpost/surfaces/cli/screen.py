@@ -74,23 +74,14 @@ def format_effect(card: ToolCard) -> str:
     return card.effect.value if card.certain else f"{card.effect.value}?"
 
 
-def build_table(
-    title: str | None, *columns: str, right: Sequence[int] = (), whole: Sequence[int] = ()
-) -> Table:
-    """Build a table without box drawing characters. The columns numbered in `right` are aligned right; cells
-    of those in `whole` are never broken, because they are copied.
-    """
+def build_table(title: str | None, *columns: str, right: Sequence[int] = ()) -> Table:
+    """Build a table without box drawing characters. The columns numbered in `right` are aligned right."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(
-            column,
-            overflow="ignore" if number in whole else "fold",
-            no_wrap=number in whole,
-            justify="right" if number in right else "left",
-        )
+        table.add_column(column, overflow="fold", justify="right" if number in right else "left")
     return table
 
 
@@ -100,10 +91,9 @@ def print_table(
     rows: Iterable[Sequence[str | Text]],
     *,
     right: Sequence[int] = (),
-    whole: Sequence[int] = (),
 ) -> None:
     """Print a table to stdout. Cells of text are cleaned, a `Text` is printed as it is."""
-    table = build_table(title, *columns, right=right, whole=whole)
+    table = build_table(title, *columns, right=right)
     for row in rows:
         table.add_row(*(clean_text(cell) if isinstance(cell, str) else cell for cell in row))
     get_output().print(table)

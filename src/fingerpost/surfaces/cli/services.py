@@ -36,7 +36,7 @@ from fingerpost.surfaces.cli.common import (
     has_servers,
     open_service_router,
     read_settings,
-    run_on_store,
+    use_store,
 )
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_note
@@ -393,15 +393,14 @@ def _note_missing_servers(loaded: Loaded) -> None:
     print_note(f"no servers yet: add one with {add} (kept in {file}), or in the console under Servers")
 
 
-def print_console_link(*, common: CommonOptions, open_browser: bool) -> int:
+@use_store
+async def print_console_link(
+    store: Store, settings: Settings, *, common: CommonOptions, open_browser: bool
+) -> int:
     """Print a link that signs you in to the console of a running `fingerpost serve`."""
-
-    async def work(store: Store, settings: Settings) -> str:
-        gateway = settings.gateway
-        configured = gateway.public_url or f"http://{get_reachable_address(f'{gateway.host}:{gateway.port}')}"
-        return build_sign_in_url(await read_address(store) or configured, await create_ticket(store))
-
-    page = run_on_store(common, work)
+    gateway = settings.gateway
+    configured = gateway.public_url or f"http://{get_reachable_address(f'{gateway.host}:{gateway.port}')}"
+    page = build_sign_in_url(await read_address(store) or configured, await create_ticket(store))
     if common.as_json:
         print_json({"console": page})
     else:

@@ -228,9 +228,7 @@ async def serve_stdio(
     *,
     audience: NotificationListeners | None = None,
     endpoint: Endpoint | None = None,
-    principal: Principal | None = None,
     descriptors: tuple[int, int] | None = None,
-    on_started: Callable[[], None] | None = None,
 ) -> None:
     """Serve until the client closes its side. `descriptors` are the ones to read and write."""
     with ExitStack() as stack:
@@ -244,10 +242,8 @@ async def serve_stdio(
         writer = LineWriter(writing)
         async with anyio.create_task_group() as tasks:
             state.set_tasks(tasks)
-            connection = StdioConnection(state, endpoint, principal or await _build_local_principal(), writer)
+            connection = StdioConnection(state, endpoint, await _build_local_principal(), writer)
             tasks.start_soon(_write_lines, writer, tasks.cancel_scope)
-            if on_started is not None:
-                on_started()
             async for line in read_lines(reading, limit=settings.body_bytes):
                 await connection.handle_line(line)
             await connection.finish()

@@ -208,7 +208,7 @@ class EventStream:
 
 @asynccontextmanager
 async def open_event_stream(
-    receive: Receive, send: Send, *, headers: Iterable[Header] = (), heartbeat: float = HEARTBEAT_S
+    receive: Receive, send: Send, *, headers: Iterable[Header] = ()
 ) -> AsyncGenerator[EventStream]:
     """Send the response head and yield the stream. The block is cancelled when the client disconnects."""
     start: AsgiMessage = {
@@ -223,7 +223,7 @@ async def open_event_stream(
 
         async def keep_alive() -> None:
             while True:
-                await anyio.sleep(heartbeat)
+                await anyio.sleep(HEARTBEAT_S)
                 await stream.send_comment()
 
         async def watch() -> None:
