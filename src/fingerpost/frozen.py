@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, f
 from functools import partial
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
+from typing import Any, NoReturn, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
 
@@ -36,6 +36,12 @@ def frozen(record: type[Any] | None = None, /, *, kw_only: bool = True, eq: bool
     if record is None:
         return partial(_build_record, kw_only=kw_only, eq=eq)
     return _build_record(record, kw_only=kw_only, eq=eq)
+
+
+def copy_fields(record: type[T], source: object, **more: object) -> T:
+    """Build a record from the fields of the same names in `source`; `more` are the others."""
+    names = (part.name for part in fields(cast("Any", record)) if part.name not in more)
+    return record(**{name: getattr(source, name) for name in names if hasattr(source, name)}, **more)
 
 
 def _build_record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:

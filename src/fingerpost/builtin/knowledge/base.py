@@ -28,7 +28,7 @@ from fingerpost.builtin.knowledge.documents import (
 )
 from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
 from fingerpost.builtin.toolkit import ToolRefused
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 
 KINDS_BY_SUFFIX: Final[dict[str, NoteKind]] = {
     ".md": "markdown",
@@ -347,18 +347,7 @@ class KnowledgeBase:
             self._read_later(path, stamp)
             return
         parsed, problem = self._parse_file(path, kind, stamp)
-        note = KnowledgeNote(
-            path=path,
-            kind=kind,
-            stamp=stamp,
-            title=parsed.title,
-            front=parsed.front,
-            tags=parsed.tags,
-            headings=parsed.headings,
-            references=parsed.references,
-            line_count=parsed.line_count,
-            problem=problem,
-        )
+        note = copy_fields(KnowledgeNote, parsed, path=path, kind=kind, stamp=stamp, problem=problem)
         self._add_note(note, parsed.passages)
 
     def _parse_file(self, path: str, kind: NoteKind, stamp: FileStamp) -> tuple[ParsedNote, str]:

@@ -73,31 +73,31 @@ class FrontMatter:
 
 
 @frozen
-class ParsedNote:
-    """A parsed note."""
+class NoteContent:
+    """What a note says about itself."""
 
     title: str
     front: FrontMatter = field(default_factory=FrontMatter)
     tags: tuple[str, ...] = ()
     headings: tuple[NoteHeading, ...] = ()
     references: tuple[NoteReference, ...] = ()
-    passages: tuple[TextPassage, ...] = ()
     line_count: int = 0
 
 
 @frozen
-class KnowledgeNote:
+class ParsedNote(NoteContent):
+    """A parsed note."""
+
+    passages: tuple[TextPassage, ...] = ()
+
+
+@frozen
+class KnowledgeNote(NoteContent):
     """The data of one file of the folder."""
 
     path: str  # relative to the folder, with `/`
     kind: NoteKind
     stamp: FileStamp
-    title: str
-    front: FrontMatter = field(default_factory=FrontMatter)
-    tags: tuple[str, ...] = ()
-    headings: tuple[NoteHeading, ...] = ()
-    references: tuple[NoteReference, ...] = ()
-    line_count: int = 0
     pages: tuple[str, ...] = ()  # of a PDF: reading it again would be slow
     problem: str = ""  # why it, or a part of it, is not searchable
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fingerpost.errors import ConfigError
 from fingerpost.events import AccessChanged, KeyChanged
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     ALL_RIGHTS,
     QUOTA_LIMITS,
@@ -40,7 +40,6 @@ from fingerpost.surfaces.api.operation import (
     ApiRequest,
     ApiResponse,
     OperationGroup,
-    copy_fields,
     declare_operation,
 )
 from fingerpost.surfaces.api.visibility import check_unscoped

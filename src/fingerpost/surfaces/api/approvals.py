@@ -16,7 +16,7 @@ from pydantic import Field
 from fingerpost.call.approvals import DecisionResult, explain_once_only, get_target_names, is_uncertain_read
 from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.events import CallRuled, PacketReceived, RouteBegan, RouteEnded
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     Call,
     Decision,
@@ -30,13 +30,7 @@ from fingerpost.records import (
 )
 from fingerpost.redaction import MASK, find_secret_paths, scrub, scrub_json
 from fingerpost.router import Router
-from fingerpost.surfaces.api.operation import (
-    ApiProblem,
-    ApiRequest,
-    OperationGroup,
-    copy_fields,
-    declare_operation,
-)
+from fingerpost.surfaces.api.operation import ApiProblem, ApiRequest, OperationGroup, declare_operation
 from fingerpost.surfaces.api.tools import DefinitionChange, get_title
 from fingerpost.surfaces.api.visibility import ManagedScope, get_visible_caller
 from fingerpost.surfaces.http.access import AccessScope, resolve_access_scope

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from pydantic import AwareDatetime, Field
 
 from fingerpost.events import decode
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import Right
 from fingerpost.records.codec import to_json
 from fingerpost.router import Router
@@ -28,7 +28,6 @@ from fingerpost.surfaces.api.operation import (
     PageLimit,
     RowNumber,
     StreamingResponse,
-    copy_fields,
     declare_operation,
     split_page,
 )

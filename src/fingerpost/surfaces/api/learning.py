@@ -11,7 +11,7 @@ from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.analytics.records import Figures
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.policy.rules import is_within_scopes
 from fingerpost.records import FeedbackVerdict, JsonObject, Learned, Principal, Right, Scope, UsageProfile
 from fingerpost.router import Router
@@ -22,7 +22,6 @@ from fingerpost.surfaces.api.operation import (
     OperationGroup,
     PageLimit,
     RowNumber,
-    copy_fields,
     declare_operation,
     split_page,
 )

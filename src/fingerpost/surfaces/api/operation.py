@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field
 from functools import cache
 from http import HTTPStatus
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -159,15 +159,6 @@ class OperationGroup:
 
         declared: dict[str, Any] = {"returns": returns, **shapes, **method.operation}
         return ApiOperation(name=name, tag=self.tag, answer=answer, **declared)
-
-
-Record = TypeVar("Record")
-
-
-def copy_fields(shape: type[Record], source: object, **more: object) -> Record:
-    """Build a record from the fields of the same names in `source`; `more` are the others."""
-    names = (part.name for part in fields(cast("Any", shape)) if part.name not in more)
-    return shape(**{name: getattr(source, name) for name in names if hasattr(source, name)}, **more)
 
 
 class ApiProblem(Exception):

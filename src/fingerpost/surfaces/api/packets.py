@@ -17,7 +17,7 @@ from fingerpost.analytics.records import PacketLine, PacketPage, PacketQuery
 from fingerpost.call.approvals import CallApprovals
 from fingerpost.errors import StoreError
 from fingerpost.events import ApprovalDecided, ApprovalRequested, Event, Fanout
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records.codec import to_json
 from fingerpost.store.journal import Journal
 from fingerpost.surfaces.api.operation import (
@@ -28,7 +28,6 @@ from fingerpost.surfaces.api.operation import (
     OperationGroup,
     StreamingResponse,
     build_output_adapter,
-    copy_fields,
     declare_operation,
 )
 from fingerpost.surfaces.api.streams import EventView, PacketView, StreamSlots

@@ -16,7 +16,7 @@ from fingerpost.call.build import ToolNotFound, resolve_tool
 from fingerpost.call.inflight import MAX_KEPT_BYTES, MAX_KEY_LENGTH, find_key_problem
 from fingerpost.catalog import Snapshot
 from fingerpost.events import Event
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     CallContext,
     Effect,
@@ -41,7 +41,6 @@ from fingerpost.surfaces.api.operation import (
     ApiRequest,
     OperationGroup,
     StreamingResponse,
-    copy_fields,
     declare_operation,
     prefers_event_stream,
 )

@@ -14,7 +14,7 @@ from fingerpost.call.execution import BreakerState
 from fingerpost.catalog import build_tool_key
 from fingerpost.catalog.pins import is_server_key
 from fingerpost.errors import ConfigError, ServerError
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     ChangedInstructions,
     DisabledKind,
@@ -36,7 +36,6 @@ from fingerpost.surfaces.api.operation import (
     OperationGroup,
     PageCursor,
     PageLimit,
-    copy_fields,
     declare_operation,
     split_page,
 )

@@ -24,7 +24,7 @@ from fingerpost.catalog import build_tool_key, find_differences
 from fingerpost.catalog.pins import extract_fingerprinted
 from fingerpost.catalog.tool_names import escape_invisible_except, escape_invisible_json
 from fingerpost.catalog.unavailable import build_suspicious
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     ChangedInstructions,
     DataLabel,
@@ -57,7 +57,6 @@ from fingerpost.surfaces.api.operation import (
     PageLimit,
     ReasonText,
     SearchText,
-    copy_fields,
     declare_operation,
     split_page,
 )
