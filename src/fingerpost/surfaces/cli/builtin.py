@@ -110,9 +110,8 @@ def read_key(value: str | None, file: Path | None) -> str:
             raise ConfigError(message, hint="name a file whose first line is the key") from error
     key = (value or "").strip()
     if not key:
-        message = "over HTTP the server needs a key; without one, every program that reaches it could use it"
         raise ConfigError(
-            message,
+            "over HTTP the server needs a key; without one, every program that reaches it could use it",
             hint="write one into a file (`openssl rand -hex 32 > key.txt`) and name it with --key-file, "
             "or put it into the variable FINGERPOST_BUILTIN_KEY",
         )

@@ -117,9 +117,8 @@ def use_router(
 async def open_router(loaded: Loaded, *, standalone: bool = False) -> AsyncGenerator[Router]:
     """Open the router as `open_any_router` does. Raises `ConfigError` if no server is configured."""
     if not has_servers(loaded):
-        message = "no servers are configured"
         raise ConfigError(
-            message,
+            "no servers are configured",
             hint="add one with `fingerpost servers add NAME -- COMMAND`, "
             "run `fingerpost import` to take over the servers of your other MCP clients, "
             "or name a file with --servers FILE (a standard mcpServers JSON)",

@@ -259,9 +259,8 @@ def get_token(settings: DiscordSettings) -> str:
     """Return the bot's token and register it as a secret. Raises `ConfigError` if there is none."""
     token = (settings.token or "").strip().removeprefix("Bot ").strip()
     if not token or token.startswith("${"):  # variables are expanded only in the settings of servers
-        message = "the Discord token is missing"
         raise ConfigError(
-            message,
+            "the Discord token is missing",
             hint=f"make an application with a bot at {PORTAL_URL}, and put the bot's token into the "
             "environment variable FINGERPOST_DISCORD__TOKEN; docs/how-to/discord.md has every step",
         )

@@ -283,8 +283,7 @@ def check_batch_session(session: McpSession | None, entries: Sequence[object]) -
     if session is None or session.request.version != BATCH_VERSION:
         raise InvalidJsonRpcMessage(BATCH_REFUSED)
     if not 0 < len(entries) <= MAX_BATCH_MESSAGES:
-        problem = f"A batch has one to {MAX_BATCH_MESSAGES} messages."
-        raise InvalidJsonRpcMessage(problem)
+        raise InvalidJsonRpcMessage(f"A batch has one to {MAX_BATCH_MESSAGES} messages.")
     return session
 
 

@@ -263,25 +263,21 @@ def read_message(value: Any) -> JsonRpcMessage:
     if isinstance(value, list):
         raise InvalidJsonRpcMessage(BATCH_REFUSED)
     if not isinstance(value, dict):
-        problem = "Send a JSON-RPC request or notification: an object."
-        raise InvalidJsonRpcMessage(problem)
+        raise InvalidJsonRpcMessage("Send a JSON-RPC request or notification: an object.")
     raw = cast("JsonObject", value)
     if raw.get("jsonrpc") != "2.0":
-        problem = 'A message needs "jsonrpc": "2.0".'
-        raise InvalidJsonRpcMessage(problem)
+        raise InvalidJsonRpcMessage('A message needs "jsonrpc": "2.0".')
     if "method" not in raw and ("result" in raw or "error" in raw):
         return JsonRpcMessage("response", _get_response_id(raw), "", {}, raw)
     request_id = _get_id(raw)
     method = raw.get("method")
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_LENGTH:
-        problem = "A request needs the name of a method."
-        raise InvalidJsonRpcMessage(problem, request_id)
+        raise InvalidJsonRpcMessage("A request needs the name of a method.", request_id)
     params = raw.get("params")
     if params is None:
         params = cast("dict[str, Json]", {})
     elif not isinstance(params, dict):
-        problem = "The params of a request are an object."
-        raise InvalidJsonRpcMessage(problem, request_id)
+        raise InvalidJsonRpcMessage("The params of a request are an object.", request_id)
     return JsonRpcMessage("request" if "id" in raw else "notification", request_id, method, params, raw)
 
 
@@ -295,8 +291,7 @@ def _get_id(raw: JsonObject) -> RequestId | None:
         return None
     request_id = raw["id"]
     if isinstance(request_id, bool) or not isinstance(request_id, str | int):
-        problem = "The id of a request is a string or an integer."
-        raise InvalidJsonRpcMessage(problem)
+        raise InvalidJsonRpcMessage("The id of a request is a string or an integer.")
     return request_id
 
 

@@ -181,8 +181,7 @@ class GatewayState:
     @property
     def task_group(self) -> TaskGroup:
         if self._tasks is None:
-            problem = "The gateway is not open: use `async with GatewayApp(…)`."
-            raise RuntimeError(problem)
+            raise RuntimeError("The gateway is not open: use `async with GatewayApp(…)`.")
         return self._tasks
 
     def set_tasks(self, tasks: TaskGroup | None) -> None:

@@ -162,9 +162,8 @@ def check_exposure(settings: GatewaySettings, *, has_keys: bool) -> str | None:
         return None
     if not has_keys and settings.sign_in is None:
         where = settings.host if not is_loopback(settings.host) else settings.public_url
-        message = f"the gateway would be open to every program that can reach {where}"
         raise ConfigError(
-            message,
+            f"the gateway would be open to every program that can reach {where}",
             hint="make a key with `fingerpost keys add NAME`, or set [gateway.sign_in], "
             "or listen at 127.0.0.1 only",
         )
