@@ -146,7 +146,8 @@ async def test_quotas_are_added_shown_changed_and_removed(admin_api: ServedApi) 
     path = f"/api/quotas/{made.json()['quota_id']}"
     assert (await api.client.put(path, json={"match": "other", "running": 2})).status_code == 200
     assert (await api.post("/api/route", {"request": "x"}, headers=caller)).status_code == 200
-    assert (await api.client.put("/api/quotas/nothing", json={"running": 2})).status_code == 404
+    unknown = await api.client.put("/api/quotas/nothing", json={"running": 2})
+    assert (unknown.status_code, unknown.json()["title"]) == (404, "There is no such quota")
     assert (await api.client.delete(path)).status_code == 204
     assert (await api.get("/api/quotas")).json()["items"] == []
     recorded = await api.router.store.journal.list_events(kinds=(AccessChanged.kind,))
