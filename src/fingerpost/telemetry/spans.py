@@ -53,7 +53,17 @@ from fingerpost.events import (
 from fingerpost.records import RouteOutcome
 from fingerpost.telemetry.tracing import get_trace_carrier
 
+# Names of the OpenTelemetry conventions, which a test compares with these.
 ATTR_OPERATION: Final = "gen_ai.operation.name"
+ATTR_AGENT: Final = "gen_ai.agent.name"
+ATTR_REQUEST_MODEL: Final = "gen_ai.request.model"
+ATTR_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+ATTR_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+ATTR_TOOL_TYPE: Final = "gen_ai.tool.type"
+ATTR_TOOL_CALL: Final = "gen_ai.tool.call.id"
+ATTR_MCP_METHOD: Final = "mcp.method.name"
+ATTR_TRANSPORT: Final = "network.transport"
+ATTR_ERROR_TYPE: Final = "error.type"
 ATTR_PROVIDER: Final = "gen_ai.provider.name"
 ATTR_CONVERSATION: Final = "gen_ai.conversation.id"
 ATTR_INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -274,8 +284,8 @@ class SpanSink:
     def _trace_call_received(self, event: CallReceived) -> None:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "execute_tool",
-            "gen_ai.tool.call.id": event.call_id,
-            "gen_ai.tool.type": "function",
+            ATTR_TOOL_CALL: event.call_id,
+            ATTR_TOOL_TYPE: "function",
         }
         if event.conversation is not None:
             attributes[ATTR_CONVERSATION] = event.conversation
@@ -324,14 +334,14 @@ class SpanSink:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "chat",
             ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
-            "gen_ai.request.model": event.model,
+            ATTR_REQUEST_MODEL: event.model,
             "fingerpost.model.role": event.role,
             ATTR_PURPOSE: event.purpose,
         }
         if event.prompt_tokens is not None:
-            attributes["gen_ai.usage.input_tokens"] = event.prompt_tokens
+            attributes[ATTR_INPUT_TOKENS] = event.prompt_tokens
         if event.completion_tokens is not None:
-            attributes["gen_ai.usage.output_tokens"] = event.completion_tokens
+            attributes[ATTR_OUTPUT_TOKENS] = event.completion_tokens
         if event.stood_in:
             attributes["fingerpost.model.stood_in"] = True
         began = to_nanoseconds(event.at, event.milliseconds)
@@ -407,14 +417,14 @@ class SpanSink:
             return
         server, _, tool = event.tool.partition("/")
         attributes: SpanAttributes = {
-            "mcp.method.name": "tools/call",
+            ATTR_MCP_METHOD: "tools/call",
             ATTR_OPERATION: "execute_tool",
             ATTR_TOOL: tool,
             "fingerpost.server.name": server,
             "fingerpost.attempt.number": event.number,
         }
         if (transport := _TRANSPORTS.get(self._transport_of(server) or "")) is not None:
-            attributes["network.transport"] = transport
+            attributes[ATTR_TRANSPORT] = transport
         if event.fallback:
             attributes["fingerpost.fallback"] = True
         tree.attempts[event.call_id, event.tool, event.number] = self._tracer.start_span(
@@ -492,13 +502,13 @@ def _build_agent_attributes(packet_id: str) -> SpanAttributes:
     return {
         ATTR_OPERATION: "invoke_agent",
         ATTR_PROVIDER: _AGENT_NAME,
-        "gen_ai.agent.name": _AGENT_NAME,
+        ATTR_AGENT: _AGENT_NAME,
         "fingerpost.packet.id": packet_id,
     }
 
 
 def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
-    span.set_attribute("error.type", kind)
+    span.set_attribute(ATTR_ERROR_TYPE, kind)
     span.set_status(Status(StatusCode.ERROR, detail and detail[:MAX_CONTENT_LENGTH]))
 
 
