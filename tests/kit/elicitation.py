@@ -23,7 +23,8 @@ from fingerpost.records import (
     create_id,
 )
 from fingerpost.servers.requests import RequestContext
-from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
+from fingerpost.surfaces.gateway.elicitation.client import CallRound
 from fingerpost.surfaces.gateway.protocol import (
     MODERN_VERSION,
     NEWEST_HANDSHAKE_VERSION,
@@ -133,19 +134,16 @@ class ElicitationGateway:
             request_state=state if asking.modern and isinstance(state, str) else None,
         )
         card = self.router.tools.find(params["name"])
-        return await self.asked.call(
-            asking,
-            person or ElicitationClient(),
-            ToolCall(name=params["name"], arguments=params["arguments"]),
-            CallContext(
-                call_id=create_id("cal"),
-                caller=asking.principal.name,
-                conversation=asking.session,
-                asker=asking.principal_key,
-            ),
-            passage,
-            server="" if card is None else card.server,
+        tool_call = ToolCall(name=params["name"], arguments=params["arguments"])
+        context = CallContext(
+            call_id=create_id("cal"),
+            caller=asking.principal.name,
+            conversation=asking.session,
+            asker=asking.principal_key,
         )
+        server = "" if card is None else card.server
+        exchange = person or ElicitationClient()
+        return await self.asked.call(CallRound(asking, exchange, tool_call, context, passage, server))
 
     async def retry(self, first: ClientRequest, outcome: Outcome, answer: Any, **changes: Any) -> Outcome:
         """The client's next round: the same request with the answer and the state."""
@@ -201,5 +199,5 @@ async def open_elicitation_gateway(
     async with Router([notes.spec(), *specs], settings=settings, sinks=[sink]) as router:
         router.servers.advertise_client_capabilities()
         await router.connect()
-        async with open_calls(router) as asked:
+        async with InputRequiredCalls(router) as asked:
             yield ElicitationGateway(router, asked, notes, sink)

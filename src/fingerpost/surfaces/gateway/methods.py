@@ -17,7 +17,7 @@ from fingerpost.call.digest import clip_to_tokens, count_tokens, escape_invisibl
 from fingerpost.errors import QuotaReached, StoreError
 from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.router import Router
-from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
 from fingerpost.surfaces.gateway.listing.resources import ResourceListing, VisibleResources
 from fingerpost.surfaces.gateway.listing.tools import (
     READ_RESULT_NAME,
@@ -267,7 +267,7 @@ async def open_methods(
     `console` is the console's address, if any. It is shown when a call needs an approval.
     """
     router.servers.advertise_client_capabilities()
-    async with open_calls(router, console=console, audience=audience) as calls:
+    async with InputRequiredCalls(router, console=console, audience=audience) as calls:
         tasks = await anyio.create_task_group().__aenter__()
         methods = GatewayMethods(router, audience=audience, calls=calls, tasks=tasks)
         tasks.start_soon(run_restarting, methods.news.run)

@@ -35,7 +35,7 @@ from fingerpost.records import (
 )
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
-from fingerpost.surfaces.gateway.elicitation.client import can_be_asked
+from fingerpost.surfaces.gateway.elicitation.client import CallRound, can_be_asked
 from fingerpost.surfaces.gateway.listing.resources import ResourceListing
 from fingerpost.surfaces.gateway.listing.search import (
     build_empty_result,
@@ -426,9 +426,8 @@ class ToolMethods:
             check_argument_headers(card, schema, tool_call.arguments, headers, repair=repair)
         request_context = build_request_context(request, log_level=self._levels.get_level(request.session))
         if can_be_asked(request.capabilities) or request_context.is_continuation:
-            outcome = await self._calls.call(
-                request, exchange, tool_call, context, request_context, server=card.server
-            )
+            current = CallRound(request, exchange, tool_call, context, request_context, card.server)
+            outcome = await self._calls.call(current)
         else:
             caller = self._calls.build_caller(request, exchange, card.server, request_context)
             outcome = await self._router.calls.call(

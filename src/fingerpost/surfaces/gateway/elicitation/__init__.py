@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
+from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
 
-__all__ = ["InputRequiredCalls", "open_calls"]
+__all__ = ["InputRequiredCalls"]

@@ -173,7 +173,10 @@ def _can_open_urls(request: ClientRequest) -> bool:
 class InputRequiredCalls:
     """Runs a client's requests for tools, prompts and resources. `async with` keeps suspended calls alive."""
 
-    def __init__(self, router: Router, *, console: str | None, audience: NotificationAudience | None) -> None:
+    def __init__(
+        self, router: Router, *, console: str | None = None, audience: NotificationAudience | None = None
+    ) -> None:
+        """`console` is the console's address, `audience` is told of finished sign-ins."""
         self._router = router
         self._console = console
         self._audience = audience
@@ -200,29 +203,13 @@ class InputRequiredCalls:
     ) -> bool | None:
         return await cancel_and_exit(self._tasks, kind, error, trace)
 
-    async def call(
-        self,
-        request: ClientRequest,
-        exchange: ClientExchange,
-        tool_call: ToolCall,
-        context: CallContext,
-        request_context: RequestContext,
-        *,
-        server: str,
-    ) -> Outcome:
-        """Call a tool of this server, or continue a call. The outcome may be a question (`input_required`).
+    async def call(self, current: CallRound) -> Outcome:
+        """Call a tool, or continue a call. The outcome may be a question (`input_required`).
 
-        `request_context` holds what the client sent besides the arguments; its caller is set here. Raises
-        `JsonRpcError` if the client sends an invalid state; nothing runs then.
+        The caller in the request context is set here. Raises `JsonRpcError` if the client sends an invalid
+        state; nothing runs then.
         """
-        current = CallRound(
-            request=request,
-            exchange=exchange,
-            tool_call=tool_call,
-            context=context,
-            request_context=request_context,
-            server=server,
-        )
+        request, request_context = current.request, current.request_context
         try:
             if self._is_continuation(request, request_context):
                 if request.modern and is_own_state(request_context.request_state):
@@ -516,15 +503,6 @@ class InputRequiredCalls:
         )
 
 
-def open_calls(
-    router: Router, *, console: str | None = None, audience: NotificationAudience | None = None
-) -> InputRequiredCalls:
-    """Return the calls of one gateway; enter the result with `async with`. `console` is the console's
-    address, `audience` is told of finished sign-ins.
-    """
-    return InputRequiredCalls(router, console=console, audience=audience)
-
-
 def _build_read_round(
     request: ClientRequest,
     exchange: ClientExchange,
@@ -534,19 +512,14 @@ def _build_read_round(
     request_context: RequestContext,
 ) -> CallRound:
     """Build the round of a request for something other than a tool."""
-    return CallRound(
-        request=request,
-        exchange=exchange,
-        tool_call=ToolCall(name=build_tool_key(server, method), arguments=params),
-        context=CallContext(
-            call_id=create_id("cal"),
-            conversation=request.session,
-            caller=request.principal.name,
-            asker=request.principal_key,
-        ),
-        request_context=request_context,
-        server=server,
+    context = CallContext(
+        call_id=create_id("cal"),
+        conversation=request.session,
+        caller=request.principal.name,
+        asker=request.principal_key,
     )
+    tool_call = ToolCall(name=build_tool_key(server, method), arguments=params)
+    return CallRound(request, exchange, tool_call, context, request_context, server)
 
 
 def _to_result(value: Outcome | JsonObject | InputRequired) -> JsonObject:

@@ -344,7 +344,7 @@ INPUT_REQUIRED_TYPE: Final = "input_required"
 _GATEWAY_QUESTION_KEY: Final = "asked_by_gateway"  # a server could forge a state like ours, but not this
 
 
-@frozen
+@frozen(kw_only=False)
 class CallRound:
     """One round of a call: the client's request and everything needed to run it."""
 
