@@ -245,7 +245,7 @@ class PassageIndex:
             self._ensure_built()
 
     def wait_until_ready(self, seconds: float) -> bool:
-        """Wait until all passages are searchable by meaning. Return whether that took up to `seconds`."""
+        """Wait until all passages are searchable by meaning. Return False after `seconds`."""
         self.refresh()
         return self._vectors is None or (self._vectors.wait(seconds) and self._vectors.ready == 1.0)
 

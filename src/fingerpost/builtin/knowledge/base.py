@@ -481,7 +481,7 @@ class KnowledgeBase:
         return reading
 
     def wait_until_indexed(self, seconds: float) -> bool:
-        """Wait until all is read and searchable by meaning. Return whether that took up to `seconds`."""
+        """Wait until all is read and searchable by meaning. Return False after `seconds`."""
         self.refresh()
         with self._changed:
             read = self._changed.wait_for(lambda: self._reader is None, seconds)

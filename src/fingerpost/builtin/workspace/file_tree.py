@@ -1,4 +1,4 @@
-"""Operations on folders and whole files: list, find, rename, copy, delete. Nothing is replaced."""
+"""Operations on folders and whole files: list, find, rename, copy, delete. No existing file is replaced."""
 
 from __future__ import annotations
 
