@@ -1,4 +1,4 @@
-"""Write an encoder as int8 ONNX, about 23 MB: what the package ships.
+"""Write an encoder as int8 ONNX, about 20 MB: what the package ships.
 
 python -m training.export encoder.safetensors routing-encoder.onnx
 """
