@@ -162,22 +162,37 @@ WAYS: Final[dict[str, Damage]] = {
 }
 
 
-async def prepare(file: Path) -> str:
-    """A store that was used and closed."""
-    url = f"sqlite:///{file}"
-    async with Store.open(url) as store:
-        for number in range(ROWS):
-            await store.journal.append(create_audited_event(f"git/log-{number}"))
-            await store.journal.append(ordinary())
-            await store.pins.put(pin(f"git/tool-{number}"))
-    return url
+@pytest.fixture(scope="module")
+def used_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a store that was used and closed."""
+    folder = tmp_path_factory.mktemp("used")
+
+    async def use() -> None:
+        async with Store.open(f"sqlite:///{folder}/store.db") as store:
+            for number in range(ROWS):
+                await store.journal.append(create_audited_event(f"git/log-{number}"))
+                await store.journal.append(ordinary())
+                await store.pins.put(pin(f"git/tool-{number}"))
+
+    anyio.run(use)
+    return folder
+
+
+@pytest.fixture
+def file(used_store: Path, tmp_path: Path) -> Path:
+    """The file of a store that was used and closed, for this test alone."""
+    shutil.copytree(used_store, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def url(file: Path) -> str:
+    return f"sqlite:///{file}"
 
 
 @proves("X12", "F38")
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_damaged_database_takes_no_write(tmp_path: Path, way: str):
-    file = tmp_path / "store.db"
-    url = await prepare(file)
+async def test_a_damaged_database_takes_no_write(file: Path, url: str, way: str):
     await anyio.to_thread.run_sync(WAYS[way], file)
     with pytest.raises(StoreError) as caught:
         async with Store.open(url) as store:
@@ -187,9 +202,8 @@ async def test_a_damaged_database_takes_no_write(tmp_path: Path, way: str):
 
 
 @proves("X12")
-async def test_what_contradicts_itself_can_still_be_read_and_verified(tmp_path: Path):
-    url = await prepare(tmp_path / "store.db")
-    await anyio.to_thread.run_sync(WAYS["an audit row edited"], tmp_path / "store.db")
+async def test_what_contradicts_itself_can_still_be_read_and_verified(file: Path, url: str):
+    await anyio.to_thread.run_sync(WAYS["an audit row edited"], file)
     async with Store.open(url) as store:
         report = await store.audit.verify()
         assert not report.intact and report.first_bad == 58
@@ -199,10 +213,8 @@ async def test_what_contradicts_itself_can_still_be_read_and_verified(tmp_path: 
 
 
 @proves("X12")
-async def test_damage_in_a_large_file_is_found_beside_the_work(tmp_path: Path):
+async def test_damage_in_a_large_file_is_found_beside_the_work(file: Path, url: str):
     """A start does not wait for the whole file; once damage is found nothing more is written."""
-    file = tmp_path / "store.db"
-    url = await prepare(file)
     many = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
         "INSERT INTO choices (at, request, tool, worked) SELECT i, hex(randomblob(100)), 'git/log', 1 FROM n"
@@ -218,8 +230,7 @@ async def test_damage_in_a_large_file_is_found_beside_the_work(tmp_path: Path):
 
 
 @proves("X12")
-async def test_a_whole_database_opens_as_before(tmp_path: Path):
-    url = await prepare(tmp_path / "store.db")
+async def test_a_whole_database_opens_as_before(url: str):
     for _ in range(2):
         async with Store.open(url) as store:
             await store.journal.append(create_audited_event("git/after"))
