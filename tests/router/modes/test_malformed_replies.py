@@ -43,6 +43,7 @@ SELECTIONS = ("arguments", "broken", "claims", "names", "shapes", "wrapped")
 ALLOWED = {"policy": [{"verdict": "allow", "tool": "*"}]}
 DEAF = ModelSettings(model="deaf")
 SHORT = 20_000  # characters
+MODES = ("single", "simple", "react")
 _CASE = re.compile(r"This is case (\d+)\.")
 
 
@@ -228,11 +229,13 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
 
 
 @proves("C1", "B4", "W10")
-@pytest.mark.parametrize("mode", ["single", "simple", "react"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_an_agent_runs_only_what_was_offered_and_never_what_destroys(tmp_path: Path, mode: str) -> None:
     cases = _odd("arguments", "broken", "names", "shapes", "wrapped", share=3)
-    if mode != "single":  # what a turn may say is read in one place; each of the others gets its half
-        cases = [case for case in cases if len(case[1].text) < SHORT][int(mode == "react") :: 2]
+    # What a turn may say is read in one place: each mode gets a third, and one of them what is long.
+    short = [case for case in cases if len(case[1].text) < SHORT][MODES.index(mode) :: len(MODES)]
+    long = [case for case in cases if len(case[1].text) >= SHORT] if mode == "single" else []
+    cases = [*short, *long]
     model = ScriptedModel(lambda request: cases[_case(request)][1])
     async with open_office(tmp_path, model) as (router, servers):
         routes = await _all(router, cases, mode=mode, max_turns=2)
