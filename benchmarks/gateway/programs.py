@@ -15,14 +15,23 @@ import psutil
 
 MIB = 2**20
 
+_given_ports: set[int] = set()
+
 
 def free_port() -> int:
-    """A port for a program, not of those that connections get: one of them could be quicker."""
+    """A port for a program that cannot be given a socket or say which port it took.
+
+    It is below the ports that connections get, and another one each time: nothing takes it before the program
+    does.
+    """
+    chance = random.SystemRandom()  # `random` itself is seeded alike in all test workers
     while True:
-        port = random.randrange(20_000, 30_000)
+        port = chance.randrange(20_000, 32_000)
         with socket.socket() as taken, contextlib.suppress(OSError):
             taken.bind(("127.0.0.1", port))
-            return port
+            if port not in _given_ports:
+                _given_ports.add(port)
+                return port
 
 
 class RunningProgram:

@@ -34,7 +34,7 @@ from fingerpost.records import (
 from fingerpost.settings import CallSettings
 from tests.kit import warm
 from tests.kit.store_samples import NOON
-from tests.kit.stores import ON_SQLITE, OpenStore
+from tests.kit.stores import ON_SQLITE, PATIENCE, OpenStore
 from tests.requirements import proves
 from tests.store.conftest import anchor, open_store, postgres, postgres_url, sqlite_url, url
 
@@ -92,7 +92,8 @@ def open_call_approvals(open_store: OpenStore, clock: ManualClock, sink: MemoryS
 
     @asynccontextmanager
     async def open_approvals() -> AsyncGenerator[CallApprovals]:
-        async with open_store() as store:
+        # Two of them take turns at one file: on a busy machine a turn may take longer than the usual wait.
+        async with open_store(lock_wait=PATIENCE) as store:
             yield CallApprovals(store, events=sink, settings=SETTINGS, clock=clock)
 
     return open_approvals

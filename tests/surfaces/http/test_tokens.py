@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
-import anyio
 import jwt
 import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -30,7 +29,7 @@ from fingerpost.surfaces.http.credentials import (
     UndecidedCredential,
     UnknownCredential,
 )
-from fingerpost.surfaces.http.tokens import TokenCheck
+from fingerpost.surfaces.http.tokens import LEEWAY_SECONDS, TokenCheck
 from tests.kit.clock import Clock
 from tests.kit.tables import table
 from tests.kit.token_issuer import (
@@ -370,15 +369,15 @@ async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: Toke
 async def test_a_good_token_is_not_checked_again_for_each_request_and_ends_on_time(
     issuer: TokenIssuer,
 ) -> None:
-    check = TokenCheck(issuer.settings())
-    ends_soon = issuer.token(exp=time.time() - 28)  # within the leeway, for some two seconds
-    assert isinstance(await check.check_credential(ends_soon), KnownCredential)
-    await anyio.sleep(2.1)
-    assert check.get_cached(ends_soon) is None
-    lasting = issuer.token()
-    assert isinstance(await check.check_credential(lasting), KnownCredential)
-    assert isinstance(check.get_cached(lasting), KnownCredential)
-    assert check.get_cached(lasting + "x") is None
+    now = expires = time.time() + 3600
+    check = TokenCheck(issuer.settings(), clock=lambda: 0.0, wall_clock=lambda: now)
+    token = issuer.token(exp=expires)
+    assert isinstance(await check.check_credential(token), KnownCredential)
+    assert check.get_cached(token + "x") is None
+    now = expires + LEEWAY_SECONDS - 1  # within the leeway
+    assert isinstance(check.get_cached(token), KnownCredential)
+    now = expires + LEEWAY_SECONDS
+    assert check.get_cached(token) is None
 
 
 @proves("G10")

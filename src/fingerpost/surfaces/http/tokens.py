@@ -391,18 +391,22 @@ class TokenCheck:
         *,
         audiences: Callable[[], Mapping[str, str | None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         raise_first_flaw(find_sign_in_flaws(settings))
         self._settings = settings
         self._audiences = audiences or (lambda: {settings.audience: None})
         self._clock = clock
+        self._wall_clock = wall_clock
         self._issuer = TokenIssuer(settings, clock=clock)
         self._seen: OrderedDict[bytes, _CachedVerdict] = OrderedDict()
 
     def get_cached(self, token: str) -> KnownCredential | None:
         """Return the cached verdict if the token was valid a moment ago."""
         seen = self._seen.get(_hash_token(token))
-        if seen is None or self._clock() >= seen.until or time.time() >= seen.expires + LEEWAY_SECONDS:
+        if seen is None or self._clock() >= seen.until:
+            return None
+        if self._wall_clock() >= seen.expires + LEEWAY_SECONDS:
             return None
         return seen.verdict if isinstance(seen.verdict, KnownCredential) else None
 
