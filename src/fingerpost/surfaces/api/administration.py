@@ -42,7 +42,6 @@ from fingerpost.surfaces.api.operation import (
     OperationGroup,
     declare_operation,
 )
-from fingerpost.surfaces.api.visibility import check_unscoped
 
 _KEY_PATH: Final = "/api/keys/{key_id}"
 _USER_PATH: Final = "/api/users/{name}"
@@ -192,13 +191,11 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("GET", "/api/keys", right=Right.ADMINISTER)
     async def list_keys(self, request: ApiRequest) -> KeyPage:
         """All keys, without their texts."""
-        check_unscoped(request.principal)
         return KeyPage(items=tuple(map(_build_view, reversed(await self._keys.list_all()))))
 
     @declare_operation("POST", "/api/keys", right=Right.ADMINISTER, status=201)
     async def add_key(self, request: ApiRequest, body: NewKeyBody) -> NewKey:
         """Make a key; the answer is the only place where it is shown."""
-        check_unscoped(request.principal)
         _check_expiry(body.expires)
         made, text = await self._keys.add(
             body.name,
@@ -216,7 +213,6 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("PUT", _KEY_PATH, right=Right.ADMINISTER, problems=(404,))
     async def change_key(self, request: ApiRequest, body: KeyBody, key_id: str) -> KeyView:
         """Change the roles, rights, owner and expiry of a key."""
-        check_unscoped(request.principal)
         _check_expiry(body.expires)
         key = await self._find(key_id)
         changed = replace(key, roles=body.roles, rights=body.rights, user=body.user, expires=body.expires)
@@ -228,7 +224,6 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("DELETE", _KEY_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
     async def revoke_key(self, request: ApiRequest, key_id: str) -> ApiResponse:
         """Revoke a key: it is refused within seconds."""
-        check_unscoped(request.principal)
         key = await self._find(key_id)
         if not await self._keys.revoke(key.key_id):
             raise _build_unknown("key", key_id)
@@ -250,7 +245,6 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("GET", "/api/users", right=Right.ADMINISTER)
     async def list_users(self, request: ApiRequest) -> UserPage:
         """Stored users, and owners of valid keys."""
-        check_unscoped(request.principal)
         stored = {user.name: user for user in await self._router.store.users.list_all()}
         now = utc_now()
         keys: dict[str, list[str]] = {}
@@ -273,7 +267,6 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("PUT", _USER_PATH, right=Right.ADMINISTER)
     async def change_user(self, request: ApiRequest, body: UserBody, name: str) -> User:
         """Give a user roles, or disable it: its keys and tokens are refused within seconds."""
-        check_unscoped(request.principal)
         if body.disabled and name == request.principal.user_name:
             raise ApiProblem(422, "This is you", "You cannot disable yourself.")
         user = User(name=name, roles=body.roles, disabled=body.disabled)
@@ -284,7 +277,6 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("DELETE", _USER_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
     async def remove_user(self, request: ApiRequest, name: str) -> ApiResponse:
         """Forget the roles of a user, and that it was disabled; its keys stay as they are."""
-        check_unscoped(request.principal)
         if not await self._router.store.users.remove(name):
             raise _build_unknown("user", name)
         await self._apply("user", name, "removed", request)
@@ -293,7 +285,6 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("GET", f"{_USER_PATH}/sign-ins", right=Right.ADMINISTER)
     async def list_user_sign_ins(self, request: ApiRequest, name: str) -> UserSignIns:
         """Servers where a user has signed in with the own account."""
-        check_unscoped(request.principal)
         servers = self._router.servers
         names = [status.name for status in servers.statuses]
         found = [one for one in names if await servers.is_signed_in(one, name)]
@@ -304,15 +295,13 @@ class AdministrationOperations(OperationGroup):
     )
     async def end_user_sign_in(self, request: ApiRequest, name: str, server: str) -> ApiResponse:
         """Delete and revoke a user's sign-in to a server."""
-        check_unscoped(request.principal)
         if await self._router.servers.sign_out(server, user=name) == "not signed in":
             raise _build_unknown("sign-in", server)
         return ApiResponse(status=204)
 
-    @declare_operation("GET", "/api/quotas", right=Right.WATCH)
+    @declare_operation("GET", "/api/quotas", right=Right.WATCH, covers_all=True)
     async def list_quotas(self, request: ApiRequest) -> QuotaPage:
         """All quotas and their present use."""
-        check_unscoped(request.principal)
         quotas = self._router.quotas.all
         return QuotaPage(items=quotas, use=await self._router.store.quotas.measure_use(quotas))
 
@@ -351,14 +340,12 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("DELETE", _QUOTA_PATH, right=Right.ADMINISTER, status=204, problems=(404,))
     async def remove_quota(self, request: ApiRequest, quota_id: str) -> ApiResponse:
         """Remove a quota. Those of the settings are removed in their file."""
-        check_unscoped(request.principal)
         if not await self._router.store.quotas.remove(quota_id):
             raise _build_unknown("quota", quota_id)
         await self._apply("quota", quota_id, "removed", request)
         return ApiResponse(status=204)
 
     async def _put(self, request: ApiRequest, body: QuotaBody, quota_id: str) -> Quota:
-        check_unscoped(request.principal)
         quota = copy_fields(Quota, body, quota_id=quota_id)
         if all(getattr(quota, limit) is None for limit in QUOTA_LIMITS):
             raise ApiProblem(422, "No limit", f"Set at least one of {', '.join(QUOTA_LIMITS)}.")
@@ -448,10 +435,9 @@ class SettingsOperations(OperationGroup):
             for row in build_rows(self._loaded or _build_loaded(self._settings))
         )
 
-    @declare_operation("GET", "/api/settings", right=Right.WATCH, problems=(404,))
+    @declare_operation("GET", "/api/settings", right=Right.WATCH, covers_all=True, problems=(404,))
     async def get_settings(self, request: ApiRequest, query: SettingsQuery) -> SettingsView:
         """The effective settings and where each comes from; secrets are masked."""
-        check_unscoped(request.principal)
         if query.section is not None and query.section not in list_sections():
             detail = f"The sections are {', '.join(list_sections())}."
             raise ApiProblem(404, "There is no such section", detail)

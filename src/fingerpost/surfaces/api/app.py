@@ -17,7 +17,7 @@ from starlette.routing import compile_path
 
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, Principal
+from fingerpost.records import JsonObject, Principal, Right
 from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import GatewaySettings, Loaded
@@ -46,6 +46,7 @@ from fingerpost.surfaces.api.sessions import ConsoleSessions
 from fingerpost.surfaces.api.sign_ins import SignInOperations
 from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.api.tools import AssetOperations, ToolOperations
+from fingerpost.surfaces.api.visibility import check_unscoped
 from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.asgi import (
     AsgiScope,
@@ -359,6 +360,8 @@ class ApiApp:
                 http_request.attempt, operation, admitted.principal
             ),
         )
+        if operation.covers_all or operation.right is Right.ADMINISTER:
+            check_unscoped(admitted.principal)
         if operation.cancels_on_disconnect:
             answer = await run_while_connected(http_request.receive, lambda _: operation.answer(request))
         else:

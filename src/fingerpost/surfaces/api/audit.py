@@ -32,7 +32,6 @@ from fingerpost.surfaces.api.operation import (
     split_page,
 )
 from fingerpost.surfaces.api.streams import EventView
-from fingerpost.surfaces.api.visibility import check_unscoped
 from fingerpost.surfaces.http.asgi import Header, Receive, Send, run_while_connected
 
 ExportFormat = Literal["ndjson", "csv"]
@@ -167,10 +166,9 @@ class AuditOperations(OperationGroup):
         self._exports = 0
         self._verifying = False
 
-    @declare_operation("GET", "/api/audit", right=Right.WATCH)
+    @declare_operation("GET", "/api/audit", right=Right.WATCH, covers_all=True)
     async def list_audit(self, request: ApiRequest, query: TrailQuery) -> TrailPage:
         """What was decided and done, newest first."""
-        check_unscoped(request.principal)
         found = await self._audit.list_entries(
             copy_fields(AuditQuery, query), limit=query.limit + 1, before=query.before
         )
@@ -183,6 +181,7 @@ class AuditOperations(OperationGroup):
         "GET",
         "/api/audit/export",
         right=Right.WATCH,
+        covers_all=True,
         problems=(503,),
         returns=str,
         media=EXPORT_MEDIA_TYPES["ndjson"],
@@ -190,7 +189,6 @@ class AuditOperations(OperationGroup):
     )
     async def export_audit(self, request: ApiRequest, query: ExportQuery) -> StreamingResponse:
         """Everything as JSON Lines or CSV, oldest first."""
-        check_unscoped(request.principal)
         if self._exports >= MAX_EXPORTS:
             detail = f"{MAX_EXPORTS} exports are running. Try again when one has finished."
             raise ApiProblem(503, "Too many exports at once", detail)
@@ -219,10 +217,9 @@ class AuditOperations(OperationGroup):
         finally:
             self._verifying = False
 
-    @declare_operation("GET", "/api/store", right=Right.WATCH)
+    @declare_operation("GET", "/api/store", right=Right.WATCH, covers_all=True)
     async def get_store_status(self, request: ApiRequest) -> StoreStatus:
         """The size of the store, its rows and oldest entries, and what would be pruned now."""
-        check_unscoped(request.principal)
         async with self._measuring:
             return await self._retention.get_status(self._limits)
 

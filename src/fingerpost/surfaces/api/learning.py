@@ -28,7 +28,6 @@ from fingerpost.surfaces.api.operation import (
 from fingerpost.surfaces.api.visibility import (
     ManagedScope,
     build_missing_right_problem,
-    check_unscoped,
     get_visible_caller,
 )
 
@@ -242,17 +241,15 @@ class StatisticsOperations(OperationGroup):
         used = await self._router.store.usage.get_profiles()
         return UsagePage(items=tuple(profile for key, profile in used.items() if bounds.covers_tool(key)))
 
-    @declare_operation("GET", "/api/insight", right=Right.WATCH)
+    @declare_operation("GET", "/api/insight", right=Right.WATCH, covers_all=True)
     async def get_insight(self, request: ApiRequest, query: InsightQuery) -> Figures:
         """Figures over time."""
-        check_unscoped(request.principal)
         keys = [card.key for card in self._router.tools.cards]
         return await self._ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
 
-    @declare_operation("GET", "/api/evals", right=Right.WATCH)
+    @declare_operation("GET", "/api/evals", right=Right.WATCH, covers_all=True)
     async def list_evals(self, request: ApiRequest, query: EvalQuery) -> EvalPage:
         """Stored reports of `fingerpost eval`."""
-        check_unscoped(request.principal)
         found = await self._router.store.evals.list_newest(limit=query.limit + 1, before=query.before)
         page, last = split_page(found, query.limit)
         return EvalPage(

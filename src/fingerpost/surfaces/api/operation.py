@@ -113,6 +113,7 @@ class ApiOperation:
     public: bool = False  # needs no authentication; contains nothing private
     is_sign_in: bool = False  # signs in: the request itself contains the credential
     cancels_on_disconnect: bool = False  # cancelled when the client disconnects
+    covers_all: bool = False  # refused to callers limited to some tools, as is all of `administer`
 
 
 def declare_operation(

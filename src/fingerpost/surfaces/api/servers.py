@@ -351,10 +351,9 @@ class ServerOperations(OperationGroup):
         draft = await self._check_entry(configuration, name, restore_secrets(entry, {}))
         return await self._save(request, configuration, draft, "added", check=body.check)
 
-    @declare_operation("GET", f"{_ONE_PATH}/entry", right=Right.MANAGE, problems=(404,))
+    @declare_operation("GET", f"{_ONE_PATH}/entry", right=Right.MANAGE, covers_all=True, problems=(404,))
     async def get_server_entry(self, request: ApiRequest, server: str) -> ServerEntryView:
         """The entry of a server; secrets are masked."""
-        check_unscoped(request.principal)
         spec = self._router.servers.get_spec(self._check_name(request, server))
         configuration = self._router.configuration
         if configuration is not None:
