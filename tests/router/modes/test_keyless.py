@@ -138,31 +138,26 @@ async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
 
 
 @proves("W4")
-@pytest.mark.parametrize(
-    ("then", "outcome", "text"),
-    [
-        ("delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
-        ("translate it into French", RouteOutcome.ANSWERED, "Not done"),
-        ("summarize it", RouteOutcome.ANSWERED, "Not done"),
-        ("write {folder}/new.md", RouteOutcome.ASKED, "files/write_file"),
-    ],
-)
-async def test_what_was_read_is_shown_where_it_cannot_go_on(
-    tmp_path: Path, then: str, outcome: RouteOutcome, text: str
-) -> None:
+async def test_what_was_read_is_shown_where_it_cannot_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()
     (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
     (folder / "old.md").write_text("Old.\n", encoding="utf-8")
-    pieces: list[str] = []
     async with open_router(tmp_path, [create_clock_server(), create_file_server(folder)]) as router:
-        route = await router.route(
-            f"Read the file {folder}/note.md and then {then.format(folder=folder)}", on_text=pieces.append
-        )
-    assert route.outcome is outcome, route.answer
-    assert "Buy milk." in route.answer
-    assert text in route.answer
-    assert "Buy milk." in "".join(pieces)
+        for then, outcome, text in (
+            (f"delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
+            ("translate it into French", RouteOutcome.ANSWERED, "Not done"),
+            ("summarize it", RouteOutcome.ANSWERED, "Not done"),
+            (f"write {folder}/new.md", RouteOutcome.ASKED, "files/write_file"),
+        ):
+            pieces: list[str] = []
+            route = await router.route(
+                f"Read the file {folder}/note.md and then {then}", on_text=pieces.append
+            )
+            assert route.outcome is outcome, (then, route.answer)
+            assert "Buy milk." in route.answer, then
+            assert text in route.answer, then
+            assert "Buy milk." in "".join(pieces), then
 
 
 @proves("W4", "D11")
