@@ -6,20 +6,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from fingerpost.call.pipeline import CallPipeline
-from fingerpost.call.quotas import Quotas
-from fingerpost.catalog import Snapshot
 from fingerpost.choose.confidence import (
     MIN_MOVE,
     AdaptedThreshold,
@@ -32,7 +29,6 @@ from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import (
     Event,
     EventSink,
-    Fanout,
     PacketReceived,
     RouteBegan,
     RouteEnded,
@@ -49,12 +45,10 @@ from fingerpost.records import (
     Message,
     Mode,
     Narrowing,
-    Outcome,
     ParsedSelection,
     Pending,
     Question,
     RouteOutcome,
-    ServerPaths,
     Threshold,
     ToolCard,
     UsageProfile,
@@ -65,15 +59,17 @@ from fingerpost.router.modes.keyless import resume_with_reply
 from fingerpost.router.modes.routes import record_interrupted_run
 from fingerpost.router.modes.run_state import OfferedToolsCache, RunDeps, RunState
 from fingerpost.router.modes.staged import ask_for_selection
-from fingerpost.router.options import RouteOptions, RuntimeSwitches
+from fingerpost.router.options import RouteOptions
 from fingerpost.router.pipeline import run_request, run_to_end
-from fingerpost.router.profiles import Profiles
 from fingerpost.router.request_narrower import RequestNarrower, build_packet
 from fingerpost.router.resume import RecordedRun, read_recorded_run, resume_run, resume_with_answer
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
 from fingerpost.router.store_sync import hold_claim
 from fingerpost.settings import Settings
 from fingerpost.store import Store
+
+if TYPE_CHECKING:
+    from fingerpost.router.router import Router
 
 T = TypeVar("T")
 OnPacketEvent: TypeAlias = Callable[[Event], None]
@@ -218,14 +214,6 @@ class RefreshedValue(Generic[T]):
         return self._value
 
 
-class LearnFromOutcome(Protocol):
-    """A callback that learns from a request, its outcome, its conversation and its caller."""
-
-    def __call__(
-        self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
-    ) -> None: ...
-
-
 class TrackedRun:
     """The events of a run so far, and its outcome once it has a route."""
 
@@ -242,30 +230,13 @@ class TrackedRun:
 class RequestRunner:
     """Runs the requests of `Router.route` to their end; one per router."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        events: Fanout,
-        store: Store,
-        calls: CallPipeline,
-        narrower: RequestNarrower,
-        pool: ModelPool,
-        get_snapshot: Callable[[], Snapshot],
-        find_paths: Callable[[Iterable[str]], Awaitable[Mapping[str, ServerPaths]]],
-        tasks: TaskGroup,
-        switches: RuntimeSwitches,
-        learn: LearnFromOutcome,
-        profiles: Profiles,
-        instance: str,
-        quotas: Quotas,
-    ) -> None:
-        self._settings = settings
-        self._profiles = profiles
-        self._events = events
-        self._store = store
+    def __init__(self, router: Router, narrower: RequestNarrower, pool: ModelPool, tasks: TaskGroup) -> None:
+        self._settings = settings = router.settings
+        self._profiles = router.profiles
+        self._events = events = router.events
+        self._store = store = router.store
         self._tasks = tasks
-        self._switches = switches
+        self._switches = router.switches
         self._subscriptions = PacketSubscriptions()
         events.add(self._subscriptions)
         self.thresholds = ConfidenceThresholds(settings, store, events)
@@ -280,15 +251,15 @@ class RequestRunner:
             settings=settings,
             events=events,
             narrower=narrower,
-            calls=calls,
+            calls=router.calls,
             pool=pool,
             store=store,
             offers=OfferedToolsCache(),
-            get_snapshot=get_snapshot,
-            find_paths=find_paths,
+            get_snapshot=lambda: router.catalog.full_snapshot,
+            find_paths=router.servers.find_paths,
             get_calibration=calibration.get,
             get_settings=self.thresholds.get_settings,
-            learn=lambda outcome, packet: learn(
+            learn=lambda outcome, packet: router.learn(
                 packet.content.original_prompt,
                 outcome,
                 packet.header.session_id,
@@ -296,9 +267,9 @@ class RequestRunner:
             ),
             summaries=SummaryCache(),
             get_usage=usage.get,
-            profiles=profiles,
-            instance=instance,
-            quotas=quotas,
+            profiles=router.profiles,
+            instance=router.instance,
+            quotas=router.quotas,
         )
 
     async def route(self, text: str, options: RouteOptions) -> Route:

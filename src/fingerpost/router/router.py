@@ -98,11 +98,10 @@ from fingerpost.settings import Loaded, OwnRule, ProfileFiles, Settings
 from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
-    from fingerpost.llm import ChatModel, ModelPool
+    from fingerpost.llm import ChatModel
     from fingerpost.router.request_narrower import RequestNarrower
     from fingerpost.router.request_runner import RequestRunner
     from fingerpost.router.route import Route, StreamItem
-    from fingerpost.servers.spec import FunctionServer
     from fingerpost.store import Store
 
 
@@ -619,22 +618,7 @@ class Router:
         if self._request_runner is None:
             from fingerpost.router.request_runner import RequestRunner
 
-            self._request_runner = RequestRunner(
-                self.settings,
-                events=self.events,
-                store=self.store,
-                calls=self.calls,
-                narrower=narrower,
-                pool=self._get_pool(),
-                get_snapshot=lambda: self.catalog.full_snapshot,
-                find_paths=self.servers.find_paths,
-                tasks=self._tasks,
-                switches=self.switches,
-                learn=self.learn,
-                profiles=self.profiles,
-                instance=self.instance,
-                quotas=self.quotas,
-            )
+            self._request_runner = RequestRunner(self, narrower, self._get_pool(), self._tasks)
         return self._request_runner
 
     @property
