@@ -5,6 +5,7 @@ Loaded for `fingerpost COMMAND --help`: it imports click and nothing heavy.
 
 from __future__ import annotations
 
+import gc
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -155,7 +156,11 @@ def run_command(spec: CommandSpec, **options: Any) -> Any:
             _import_function("terminal_input:refuse_tools")()
         if options.keys() >= set(CommonOptions._fields):
             options["common"] = CommonOptions(*(options.pop(name) for name in CommonOptions._fields))
-        return _import_function(spec.target)(**options)
+        function = _import_function(spec.target)
+        if not gc.isenabled():  # see `main`
+            gc.freeze()
+            gc.enable()
+        return function(**options)
     except FingerpostError as error:
         error.hint = error.hint and repeat_options(error.hint)
         raise
