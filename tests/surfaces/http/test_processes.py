@@ -5,7 +5,14 @@ from __future__ import annotations
 import gc
 import sys
 
+import pytest
+
 from fingerpost.surfaces.http.processes import GC_THRESHOLD, SWITCH_INTERVAL_S, tune_for_serving
+
+
+@pytest.fixture(autouse=True)
+def unfreeze() -> None:
+    gc.unfreeze()  # what the collection of tests froze
 
 
 def test_threads_take_short_turns_while_serving_and_garbage_is_looked_for_rarely() -> None:
