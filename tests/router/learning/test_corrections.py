@@ -13,9 +13,9 @@ from tests.requirements import proves
 # ways to say it.
 MISTAKES = [
     (
-        "full hierarchy of /etc/nginx",
-        "filesystem/directory_tree",
-        ("show me the full hierarchy of /etc/nginx", "the full hierarchy under /etc/apache2, please"),
+        "what's different in my working copy",
+        "git/git_diff_unstaged",
+        ("what is different in the working copy?", "show me what differs in my working copy"),
     ),
     (
         "how old is that dump.sql",
