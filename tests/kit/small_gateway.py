@@ -100,6 +100,9 @@ class SmallMethods:
                 raise JsonRpcError(-32602, f"No tool {name}", {"tool": name})
         return {"content": [{"type": "text", "text": text}]}
 
+    async def count_session(self, request: ClientRequest) -> None:
+        del request
+
     async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
         del endpoint, principal
 

@@ -31,6 +31,7 @@ QUOTAS = [
     {"match": "local", "calls_per_minute": 1},
     {"match": "caller", "calls_per_minute": 1},
     {"match": "busy", "running": 1},
+    {"match": "opener", "requests_per_minute": 3},
     {"of": "profile", "match": "desk", "requests_per_minute": 1},
     {"of": "key", "match": "talk*", "tokens_per_day": 1},
 ]
@@ -102,6 +103,20 @@ async def test_mcp_clients_get_the_protocols_error(served_quotas: ServedQuotas, 
         assert "1 calls per minute for user local" in refused.value.error.message
         assert 1 <= refused.value.error.data["retryAfter"] <= 60
         assert (await client.list_tools()).tools  # only calls are limited
+
+
+@proves("M30")
+async def test_opening_sessions_counts_as_requests(served_quotas: ServedQuotas) -> None:
+    opener = {**await served_quotas.key("opener"), "accept": BOTH}
+    params: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    with anyio.fail_after(PATIENCE_S):
+        while "error" not in (answer := await served_quotas.post("/mcp/all", body, opener)).text:
+            assert "mcp-session-id" in answer.headers
+    assert "mcp-session-id" not in answer.headers
+    assert 1 <= int(answer.headers["retry-after"]) <= 60
+    assert '"code":-32029' in answer.text
+    assert "3 requests per minute for user opener" in answer.text
 
 
 @proves("M30")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import socket
 import time
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -415,11 +415,40 @@ class TokenExchange:
         if made == token:
             detail = "the authorization server answered with the caller's own token, which is not sent on"
             raise build_exchange_refused(self._spec.name, detail)
+        self._check_audience(_read_audiences(made), _read_audiences(token))
         register_token(made)
         named = answer.get("expires_in")
         seconds = min(float(named), MAX_LIFETIME) if isinstance(named, int | float) else DEFAULT_LIFETIME
         early = min(EARLY_SECONDS, seconds / 10)
         return _ExchangedToken(authorization=f"Bearer {made}", until=anyio.current_time() + seconds - early)
+
+    def _check_audience(self, made_for: frozenset[str], own: frozenset[str]) -> None:
+        """Raise `ServerUnavailable` if the token is for another audience than the one of the settings, or if
+        the server could use it wherever the caller's own can be used, such as at this gateway.
+        """
+        wanted = self._oauth.audience
+        elsewhere = own - {wanted or self._spec.url or ""}
+        if wanted is not None and made_for and wanted not in made_for:
+            detail = "the authorization server answered with a token for another audience"
+        elif elsewhere and elsewhere <= made_for:
+            detail = "the exchanged token still has the audience of the caller's own, and is not sent on"
+        else:
+            return
+        raise build_exchange_refused(self._spec.name, detail)
+
+
+def _read_audiences(token: str) -> frozenset[str]:
+    """Return the audiences that a token names; empty if it cannot be read (it is not a JWT)."""
+    parts = token.split(".")
+    if len(parts) != 3:  # header, claims, signature
+        return frozenset()
+    try:
+        claims: object = json.loads(urlsafe_b64decode(f"{parts[1]}=="))
+    except (ValueError, RecursionError):
+        return frozenset()
+    named = cast("dict[str, object]", claims).get("aud") if isinstance(claims, dict) else None
+    listed = cast("list[object]", named) if isinstance(named, list) else [named]
+    return frozenset(one for one in listed if isinstance(one, str))
 
 
 def _hash_caller(user: str, token: str) -> bytes:

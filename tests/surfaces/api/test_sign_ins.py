@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import httpx2
 
+from fingerpost.surfaces.api.sign_ins import MAX_OPEN
 from tests.kit.api import ServedApi, open_served_api
 from tests.kit.oauth_authority import OAuthAuthority, agree, serve_accounts
 from tests.requirements import proves
@@ -68,6 +69,21 @@ async def test_a_sign_in_is_finished_by_the_user_who_began_it_and_once(tmp_path:
         assert (await api.post("/api/sign-in-answers", answer, headers=eve)).status_code == 200
         assert (await api.post("/api/sign-in-answers", answer, headers=eve)).status_code == 404
         assert not (await ask_who(api, anna))["success"]
+
+
+@proves("M5")
+async def test_one_user_cannot_keep_others_from_signing_in(tmp_path: Path) -> None:
+    async with (
+        serve_accounts(OAuthAuthority()) as spec,
+        open_served_api(tmp_path, spec, api={"per_minute": 100_000}) as api,
+    ):
+        anna, eve = [await api.key(name) for name in ("anna", "eve")]
+        begun = [await api.post("/api/sign-ins/accounts", headers=eve) for _ in range(MAX_OPEN + 1)]
+        assert {one.status_code for one in begun} == {200}
+        assert (await sign_in(api, anna)).status_code == 200
+        first, last = [await agree(one.json()["url"]) for one in (begun[0], begun[-1])]
+        assert (await api.post("/api/sign-in-answers", first, headers=eve)).status_code == 404
+        assert (await api.post("/api/sign-in-answers", last, headers=eve)).status_code == 200
 
 
 @proves("M5")

@@ -177,6 +177,25 @@ async def test_wrong_id_tokens_sign_no_one_on() -> None:
 
 
 @proves("M23")
+async def test_a_provider_that_names_itself_in_answers_has_to_do_so() -> None:
+    """RFC 9207, also for an answer that refuses."""
+    async with authority() as issuer:
+        settings = OidcSettings.model_validate(build_oidc(issuer.issuer, client_secret=None))
+        sso = SingleSignOn(settings, b"s" * 32, address="http://127.0.0.1:1")
+        issuer.metadata["authorization_response_iss_parameter_supported"] = True
+        begun = await sso.begin()
+        asked = {name: value for name, (value,) in parse_qs(urlsplit(begun.url).query).items()}
+        token = issuer.token(aud=CLIENT, nonce=asked["nonce"], sub="anna", groups=["platform"])
+        issuer.answers["/token"] = JSONResponse({"id_token": token})
+        for more in ({"code": "x"}, {"error": "access_denied"}):
+            for named in ({}, {"iss": "https://other.example"}):
+                with pytest.raises(SignOnFailed, match="another identity provider"):
+                    await sso.finish(begun.cookie, {"state": asked["state"], **more, **named})
+        answer = {"state": asked["state"], "code": "x", "iss": issuer.issuer}
+        assert (await sso.finish(begun.cookie, answer)).subject == "anna"
+
+
+@proves("M23")
 def test_a_person_is_the_one_that_tokens_of_the_same_issuer_name() -> None:
     """So a person who signs on to the console signs in to servers for all own clients."""
     issuer = "https://login.example"

@@ -162,6 +162,8 @@ async def test_tokens_are_exchanged_again_before_they_expire_and_when_the_server
         ({"error": "access_denied"}, "access_denied", "checks the oauth entry"),
         (None, "cannot be exchanged", "checks the oauth entry"),
         ("own", "the caller's own token", "checks the oauth entry"),
+        ("https://other.example", "for another audience", "checks the oauth entry"),
+        ([LEDGER, AUDIENCE], "still has the audience of the caller's own", "checks the oauth entry"),
         ("down", "failed", "try again"),
     ],
 )
@@ -178,6 +180,9 @@ async def test_a_failed_exchange_says_what_to_do_and_sends_nothing(
             issuer.answers["/token"] = JSONResponse(own)
         elif answer == "down":
             issuer.answers["/token"] = JSONResponse({}, status_code=503)
+        elif isinstance(answer, str | list):  # a token with this audience
+            made = {"access_token": issuer.token(sub="ben", aud=answer), "token_type": "Bearer"}
+            issuer.answers["/token"] = JSONResponse(made)
         else:
             issuer.answers["/token"] = JSONResponse(answer or [], status_code=400 if answer else 200)
         refused = await call(address, ben)
@@ -186,6 +191,25 @@ async def test_a_failed_exchange_says_what_to_do_and_sends_nothing(
         assert advice in f"{refused['detail']} {refused['advice']}"
         assert ben not in str(refused)
         assert ledger.tokens == before
+
+
+@proves("M20")
+async def test_without_a_named_audience_only_a_token_that_still_fits_the_gateway_is_refused(
+    tmp_path: Path,
+) -> None:
+    """Authorization servers may name the audience of a resource as they like."""
+    async with open_ledger(tmp_path, audience=None) as (issuer, ledger, address):
+
+        async def call_with(audience: Any) -> dict[str, Any]:
+            token = issuer.token(sub="ben", aud=audience, scope="read")
+            issuer.answers["/token"] = JSONResponse({"access_token": token, "token_type": "Bearer"})
+            return await call(address, issuer.token(sub="ben", jti=str(audience)))
+
+        assert (await call_with(LEDGER))["content"] == "ben read"
+        sent = set(ledger.tokens)
+        refused = await call_with([LEDGER, AUDIENCE])
+        assert "still has the audience of the caller's own" in refused["detail"]
+        assert ledger.tokens == sent
 
 
 @proves("M20")

@@ -28,6 +28,7 @@ START_SECONDS: Final = 30.0
 FINISH_SECONDS: Final = 30.0
 SIGN_IN_SECONDS: Final = 600.0
 MAX_OPEN: Final = 200  # sign-ins at once
+MAX_OPEN_OF_USER: Final = 5  # the oldest one is given up for another
 _ONE_PATH: Final = "/api/sign-ins/{server}"
 AnswerText = Annotated[str, Field(max_length=4000)]
 
@@ -117,6 +118,7 @@ class SignInOperations(OperationGroup):
         super().__init__(router)
         self._tasks = tasks
         self._redirect = f"{(router.settings.gateway.public_url or address).rstrip('/')}/"
+        self._running: list[_OpenSignIn] = []
         self._open: dict[str, _OpenSignIn] = {}  # by state
         router.store.messages.answer_questions(_ANSWER_TOPIC, self._find_sign_in)
 
@@ -142,9 +144,13 @@ class SignInOperations(OperationGroup):
                     "call again and open the new link, signed in to this console with the key of that client."
                 )
                 raise ApiProblem(410, "This link is not for you", detail)
-        if len(self._open) >= MAX_OPEN:
+        own = [opened for opened in self._running if opened.user == request.principal.name]
+        if len(own) >= MAX_OPEN_OF_USER:
+            own[0].scope.cancel()
+        elif len(self._running) >= MAX_OPEN:
             raise ApiProblem(503, "Too many sign-ins at once", "Try again in a few minutes.")
         opened = _OpenSignIn(spec, request.principal.name)
+        self._running.append(opened)
         self._tasks.start_soon(self._run, opened)
         with anyio.move_on_after(START_SECONDS):
             await opened.started.wait()
@@ -212,6 +218,7 @@ class SignInOperations(OperationGroup):
         except FingerpostError as error:
             opened.error = error
         finally:
+            self._running.remove(opened)
             self._open = {state: other for state, other in self._open.items() if other is not opened}
             opened.started.set()
             opened.finished.set()

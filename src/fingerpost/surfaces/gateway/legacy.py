@@ -143,9 +143,11 @@ async def _open_session(
     )
     try:
         opening = build_initialize_request(http_request.headers, principal, message, template)
+        await state.methods.count_session(opening)
     except JsonRpcError as refusal:
         reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
-        return await reply.finish(200, build_error_response(message.id, refusal).body)
+        response = build_error_response(message.id, refusal)
+        return await reply.finish(200, response.body, response.headers)
     body = encode_result(message.id, await build_initialize_result(state.methods, opening))
     # Kept as long as the session: drop the params, which may be large, and the token.
     session = await state.open_session(replace(opening, params={}, authorization=None))

@@ -187,17 +187,24 @@ class GatewayMethods:
             principal = await self._router.with_own_tools(request.principal, request.authorization)
             request = replace(request, principal=principal)
         if self._router.quotas.active:
-            return await self._answer_within_quotas(handler, request, exchange)
+            async with self._admit(request):
+                return await handler(request, exchange)
         return await handler(request, exchange)
 
-    async def _answer_within_quotas(
-        self, handler: MethodHandler, request: ClientRequest, exchange: ClientExchange
-    ) -> JsonObject | EncodedResult:
+    async def count_session(self, request: ClientRequest) -> None:
+        """Count the request that opens a session. Raises `JsonRpcError` beyond a quota."""
+        if self._router.quotas.active:
+            async with self._admit(request):
+                pass
+
+    @asynccontextmanager
+    async def _admit(self, request: ClientRequest) -> AsyncGenerator[None]:
+        """Count the request, and hold the slot of a call. Raises `JsonRpcError` beyond a quota."""
         profile = self._tool_listing.endpoint_configs.get_config(request.endpoint, request.principal).profile
         is_call = request.method == "tools/call"
         try:
             async with self._router.quotas.admit(request.principal, profile, calls=is_call, runs=is_call):
-                return await handler(request, exchange)
+                yield
         except QuotaReached as reached:
             data: JsonObject = {"retryAfter": reached.seconds, "limit": reached.limit}
             raise JsonRpcError(QUOTA_CODE, f"{reached}. {reached.hint}", data) from None

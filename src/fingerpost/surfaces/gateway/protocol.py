@@ -108,6 +108,10 @@ class McpMethods(Protocol):
         self, request: ClientRequest, exchange: ClientExchange
     ) -> JsonObject | EncodedResult: ...
 
+    async def count_session(self, request: ClientRequest) -> None:
+        """Count the `initialize` request of an HTTP client, for its quotas."""
+        ...
+
     async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
         """Wait for the first lists of the servers, up to a timeout. Called before `describe`."""
         ...

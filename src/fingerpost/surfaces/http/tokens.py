@@ -559,12 +559,11 @@ class SingleSignOn:
     async def finish(self, cookie: str | None, answer: Mapping[str, str]) -> SignedOnPerson:
         """Finish a sign-on with what the provider added to our address. Raises `SignOnFailed`."""
         kept = self._read_cookie(cookie or "", answer.get("state", ""))
+        metadata = await self._get_metadata()
+        self._check_issuer(answer.get("iss"), metadata)
         if (error := answer.get("error")) is not None:
             words = f"{error}: {answer['error_description']}" if "error_description" in answer else error
             raise SignOnFailed(f"The identity provider refused: {scrub(words)[:MAX_NAME_LENGTH]}")
-        if answer.get("iss", self._settings.issuer) != self._settings.issuer:
-            raise SignOnFailed("The answer comes from another identity provider.")
-        metadata = await self._get_metadata()
         id_token = await self._fetch_id_token(metadata, answer.get("code", ""), kept["verifier"])
         claims = await self._check_id_token(id_token, kept["nonce"])
         try:
@@ -590,6 +589,14 @@ class SingleSignOn:
         name = _build_principal_name({"sub": person.subject}) if same else f"sso:{person.subject}"
         rights = combine_rights(person.roles)
         return Principal(name=name, user=get_sign_in_user(name), kind="token", rights=rights)
+
+    def _check_issuer(self, issuer: str | None, metadata: Mapping[str, object]) -> None:
+        """Raise `SignOnFailed` for an answer of another provider (RFC 9207). One that says that it names
+        itself in answers must do so.
+        """
+        names_itself = metadata.get("authorization_response_iss_parameter_supported") is True
+        if issuer != self._settings.issuer and (issuer is not None or names_itself):
+            raise SignOnFailed("The answer comes from another identity provider.")
 
     def _read_cookie(self, cookie: str, state: str) -> Mapping[str, Any]:
         body, _, mac = cookie.partition(".")
