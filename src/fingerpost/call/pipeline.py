@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -143,10 +143,12 @@ class CallPipeline:
         instance: str | None = None,
         extra_rules: Sequence[PolicyRule] = (),
         quotas: Quotas | None = None,
+        find_user: Callable[[str], str] = str,
     ) -> None:
         """`tasks` must be exited after `in_flight.end_all`: calls with an idempotency key outlive their
-        callers. `extra_rules` are rules in code.
+        callers. `extra_rules` are rules in code; `find_user` returns the user behind a caller of this name.
         """
+        self._find_user = find_user
         self._extra_rules = extra_rules
         self._catalog = catalog
         self._instance = instance
@@ -363,7 +365,9 @@ class CallPipeline:
         if request_context is None and context.authorization is not None:
             request_context = RequestContext(authorization=context.authorization)
         if self._servers.has_user_servers:
-            return replace(request_context or RequestContext(), user=context.caller or LOCAL_NAME)
+            return replace(
+                request_context or RequestContext(), user=self._find_user(context.caller or LOCAL_NAME)
+            )
         return request_context
 
     async def _answer_without_tool(

@@ -315,13 +315,13 @@ class KeyChanged(Event):
 
 @frozen
 class AccessChanged(Event):
-    """A user or a quota was changed or removed."""
+    """A user, a quota, or a user's sign-in to a server was changed, made or removed."""
 
     audited: ClassVar[bool] = True
 
-    what: Literal["user", "quota"]
-    name: str
-    change: Literal["changed", "removed"]
+    what: Literal["user", "quota", "sign-in"]
+    name: str  # of a sign-in: `of USER to SERVER`
+    change: Literal["made", "changed", "removed"]
     by: str | None = None  # None: at the command line
 
     def summary(self) -> str:

@@ -278,7 +278,7 @@ class Router:
                 [quota.to_record() for quota in self.settings.quotas], self.store.quotas, self.instance
             )
             await self.quotas.refresh()
-            self.users = UserDirectory(self.store.users)
+            self.users = UserDirectory(self.store.users, self.store.keys)
             await self.users.refresh()
             self.calls = CallPipeline(
                 catalog=self.catalog,
@@ -291,6 +291,7 @@ class Router:
                 instance=self.instance,
                 extra_rules=self.extensions.rules,
                 quotas=self.quotas,
+                find_user=self.users.get_user_name,
             )
             self._connector = LazyConnector(
                 self.servers,
@@ -865,7 +866,7 @@ class Router:
             return principal
         who = f"{principal.kind}:{principal.name}"
         found = await self.servers.list_caller_tools(
-            who, authorization, user=principal.name, timeout=PERSONAL_LIST_TIMEOUT_S
+            who, authorization, user=principal.user_name, timeout=PERSONAL_LIST_TIMEOUT_S
         )
         if not found:
             return principal

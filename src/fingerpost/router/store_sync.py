@@ -31,6 +31,7 @@ from fingerpost.records import (
     RouteOutcome,
     User,
     combine_rights,
+    get_sign_in_user,
     utc_now,
 )
 from fingerpost.router.catalog_sync import CatalogSync
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
     from fingerpost.store.cache import Cache
     from fingerpost.store.callers import UserStore
+    from fingerpost.store.credentials import ApiKeyStore
     from fingerpost.store.store import Instance
 
 log = logging.getLogger("fingerpost.router")
@@ -192,16 +194,25 @@ async def refresh_pins(store: Store, catalog: Catalog, catalog_sync: CatalogSync
 class UserDirectory:
     """Users as they are in the store, with the changes of other processes."""
 
-    def __init__(self, store: UserStore) -> None:
+    def __init__(self, store: UserStore, keys: ApiKeyStore) -> None:
         self._store = store
+        self._keys = keys
         self._users: dict[str, User] = {}
+        self._owners: dict[str, str] = {}  # of keys that have another name, by that name
 
     async def refresh(self) -> None:
         """Read the users again."""
         self._users = {user.name: user for user in await self._store.list_all()}
+        self._owners = await self._keys.list_owners()
+
+    def get_user_name(self, caller: str) -> str:
+        """Return the user behind a caller of this name: the owner of a key, the subject of a token."""
+        return self._owners.get(caller) or get_sign_in_user(caller)
 
     def apply(self, principal: Principal) -> Principal | None:
         """Return the principal with the roles of its user, or None if the user is disabled."""
+        if principal.kind == "key" and principal.user:  # made since the last refresh
+            self._owners[principal.name] = principal.user
         user = self._users.get(principal.user_name) if principal.kind != "local" else None
         if user is None:
             return principal

@@ -22,7 +22,7 @@ import anyio
 import anyio.to_thread
 
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, ServerSpec, get_sign_in_user
+from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.servers.process import LogFolder
 from fingerpost.settings.model import LimitSettings
 
@@ -183,4 +183,4 @@ SignOutResult = Literal["not signed in", "revoked", "not revoked"]
 
 def build_user_token_name(server: str, user: str) -> str:
     """Return the name under which the sign-in of one user is stored. Server names have no `/`."""
-    return f"user/{server}/{get_sign_in_user(user)}"
+    return f"user/{server}/{user}"

@@ -40,7 +40,6 @@ from fingerpost.records import (
     ServerSpec,
     ServerState,
     ServerStatus,
-    get_sign_in_user,
     utc_now,
 )
 from fingerpost.records.json import find_json_fault, is_large_value
@@ -488,7 +487,7 @@ class ServerPool:
             open_page=open_page,
             wait_for_answer=wait_for_answer,
         )
-        self._sign_in_callbacks.call_all(name, get_sign_in_user(user))
+        self._sign_in_callbacks.call_all(name, user)
 
     def subscribe_to_sign_ins(self, callback: Callable[[str, str], None]) -> Callable[[], None]:
         """Call `callback` with server and user whenever a user has signed in to a server in this process."""

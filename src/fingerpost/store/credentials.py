@@ -169,6 +169,14 @@ class ApiKeyStore(StorePart):
         query = select(api_keys).order_by(api_keys.c.created, api_keys.c.key_id)
         return [_build_key(values) for values in await self._read_mappings(query)]
 
+    async def list_owners(self, *, now: datetime | None = None) -> dict[str, str]:
+        """Return the owner of each valid key that has another name, by that name."""
+        query = select(api_keys.c.name, api_keys.c.reach).where(
+            api_keys.c.reach.not_like('%"user":""%'), _build_live_condition(now or utc_now())
+        )
+        keys = await self._read_records(query, lambda row: (row.name, from_json(_KeyAccess, row.reach).user))
+        return {name: user for name, user in keys if user}
+
     async def has_valid(self, *, now: datetime | None = None) -> bool:
         """Return whether there is any valid key."""
         valid = select(api_keys.c.key_id).where(_build_live_condition(now or utc_now())).limit(1)
@@ -256,6 +264,11 @@ class CredentialRows(StorePart):
         """Return the id of the key that encrypted each token, by server."""
         rows = await self._read_rows(select(tokens))
         return {row.server: get_key_id(row.data) for row in rows if row.data.startswith(_SEALED)}
+
+    async def list_users(self) -> set[str]:
+        """Return the users with a sign-in of their own: values named `user/SERVER/USER`."""
+        rows = await self._read_rows(select(tokens.c.server).where(tokens.c.server.like("user/%/%")))
+        return {row.server.split("/", 2)[2] for row in rows}
 
     async def put(self, name: str, data: bytes) -> None:
         """Store the value, replacing an older one."""
@@ -364,6 +377,10 @@ class TokenStore:
             )
             raise ConfigError(message, hint=hint)
         return token
+
+    async def list_users(self) -> set[str]:
+        """Return the users with a sign-in of their own to a server."""
+        return await self._rows.list_users()
 
     async def has(self, server: str) -> bool:
         """Return whether a token is stored, without decrypting it."""

@@ -9,9 +9,14 @@ from typing import Any
 import anyio
 import httpx2
 
+from fingerpost import Router
+from fingerpost.events import AccessChanged
+from fingerpost.records import AccessRole
 from fingerpost.surfaces.api.sign_ins import MAX_OPEN
 from tests.kit.api import ServedApi, open_served_api
 from tests.kit.oauth_authority import OAuthAuthority, agree, serve_accounts
+from tests.kit.routers import build_settings
+from tests.kit.token_issuer import AUDIENCE, authority
 from tests.requirements import proves
 
 CALLS = 100  # of each user
@@ -31,13 +36,13 @@ async def ask_who(api: ServedApi, key: dict[str, str]) -> dict[str, Any]:
 
 @proves("M5")
 async def test_each_user_acts_with_the_own_account(tmp_path: Path) -> None:
-    authority = OAuthAuthority()
-    async with serve_accounts(authority) as spec, open_served_api(tmp_path, spec) as api:
+    accounts = OAuthAuthority()
+    async with serve_accounts(accounts) as spec, open_served_api(tmp_path, spec) as api:
         anna, ben, carl = [await api.key(name) for name in ("anna", "ben", "carl")]
         assert (await sign_in(api, anna)).json() == {"server": "accounts", "signed_in": True}
-        (first,) = authority.clients
+        (first,) = accounts.clients
         assert (await sign_in(api, ben)).status_code == 200
-        second = next(client for client in authority.clients if client != first)
+        second = next(client for client in accounts.clients if client != first)
 
         seen: dict[str, Counter[str]] = {"anna": Counter(), "ben": Counter()}
 
@@ -60,8 +65,8 @@ async def test_each_user_acts_with_the_own_account(tmp_path: Path) -> None:
 
 @proves("M5")
 async def test_a_sign_in_is_finished_by_the_user_who_began_it_and_once(tmp_path: Path) -> None:
-    authority = OAuthAuthority()
-    async with serve_accounts(authority) as spec, open_served_api(tmp_path, spec) as api:
+    accounts = OAuthAuthority()
+    async with serve_accounts(accounts) as spec, open_served_api(tmp_path, spec) as api:
         anna, eve = [await api.key(name) for name in ("anna", "eve")]
         begun = await api.post("/api/sign-ins/accounts", headers=eve)
         answer = await agree(begun.json()["url"])  # anna was sent eve's link, and agreed
@@ -69,6 +74,68 @@ async def test_a_sign_in_is_finished_by_the_user_who_began_it_and_once(tmp_path:
         assert (await api.post("/api/sign-in-answers", answer, headers=eve)).status_code == 200
         assert (await api.post("/api/sign-in-answers", answer, headers=eve)).status_code == 404
         assert not (await ask_who(api, anna))["success"]
+
+
+@proves("M5", "M32")
+async def test_all_keys_of_a_user_use_one_sign_in_which_an_administrator_ends(tmp_path: Path) -> None:
+    accounts = OAuthAuthority()
+    async with (
+        serve_accounts(accounts) as spec,
+        open_served_api(tmp_path, spec, gateway={"require_key": True}) as api,
+    ):
+        root = await api.key("root", roles=(AccessRole.ADMIN,))
+        laptop, phone = [await api.key(name, user="dana") for name in ("laptop", "phone")]
+        ben = await api.key("ben")
+        assert (await sign_in(api, laptop)).status_code == 200
+        (account,) = accounts.clients
+        assert (await ask_who(api, phone))["content"] == account
+        assert not (await ask_who(api, ben))["success"]
+        listed = await api.get("/api/users/dana/sign-ins", headers=root)
+        assert listed.json() == {"servers": ["accounts"]}
+
+        settings = build_settings(tmp_path, store=api.router.settings.store)
+        async with Router(settings=settings) as other:  # where the caller was never seen
+            assert other.users.get_user_name("phone") == "dana"
+
+        ended = await api.client.delete("/api/users/dana/sign-ins/accounts", headers=root)
+        assert ended.status_code == 204
+        assert accounts.refresh == {}
+        assert not (await ask_who(api, phone))["success"]
+        events = [
+            one.event for one in await api.router.store.journal.list_events(kinds=(AccessChanged.kind,))
+        ]
+        assert [event.summary() for event in events] == [
+            "the sign-in of dana to accounts was made by laptop",
+            "the sign-in of dana to accounts was removed by root",
+        ]
+
+
+@proves("M5")
+async def test_people_whose_names_are_addresses_are_told_apart(tmp_path: Path) -> None:
+    async with (
+        authority() as issuer,
+        serve_accounts(OAuthAuthority()) as spec,
+        open_served_api(
+            tmp_path, spec, gateway={"sign_in": {"issuer": issuer.issuer, "audience": AUDIENCE}}
+        ) as api,
+    ):
+        one, other, none = [
+            {"authorization": f"Bearer {issuer.token(sub=subject, client_id='editor')}"}
+            for subject in ("anna@one.example", "anna@other.example", "anna")
+        ]
+        root = await api.key("root", roles=(AccessRole.ADMIN,))
+        assert (await sign_in(api, one)).status_code == 200
+        assert (await ask_who(api, one))["success"]
+        for who in (other, none):
+            assert not (await ask_who(api, who))["success"]
+        path = "/api/users/token:anna{}/sign-ins"
+        found = [
+            (await api.get(path.format(rest), headers=root)).json()["servers"]
+            for rest in ("@one.example", "@other.example", "")
+        ]
+        assert found == [["accounts"], [], []]
+        users = (await api.get("/api/users", headers=root)).json()["items"]
+        assert [user["name"] for user in users] == ["root", "token:anna@one.example"]
 
 
 @proves("M5")
@@ -88,17 +155,17 @@ async def test_one_user_cannot_keep_others_from_signing_in(tmp_path: Path) -> No
 
 @proves("M5")
 async def test_tokens_of_a_user_are_renewed_and_end_with_signing_out(tmp_path: Path) -> None:
-    authority = OAuthAuthority()
-    async with serve_accounts(authority) as spec, open_served_api(tmp_path, spec) as api:
+    accounts = OAuthAuthority()
+    async with serve_accounts(accounts) as spec, open_served_api(tmp_path, spec) as api:
         anna = await api.key("anna")
-        authority.lifetime = -1
+        accounts.lifetime = -1
         await sign_in(api, anna)
-        authority.lifetime = 3600
+        accounts.lifetime = 3600
         async with anyio.create_task_group() as tasks:  # the token for renewal is used once
             for _ in range(5):
                 tasks.start_soon(ask_who, api, anna)
         assert (await ask_who(api, anna))["success"]
         assert (await api.client.delete("/api/sign-ins/accounts", headers=anna)).status_code == 204
-        assert authority.refresh == {}
+        assert accounts.refresh == {}
         assert not (await ask_who(api, anna))["success"]
         assert (await api.client.delete("/api/sign-ins/accounts", headers=anna)).status_code == 404

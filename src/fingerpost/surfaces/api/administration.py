@@ -16,6 +16,7 @@ from fingerpost.events import AccessChanged, KeyChanged
 from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     ALL_RIGHTS,
+    LOCAL_NAME,
     QUOTA_LIMITS,
     AccessRole,
     Effect,
@@ -42,6 +43,7 @@ from fingerpost.surfaces.api.operation import (
     OperationGroup,
     declare_operation,
 )
+from fingerpost.surfaces.api.sign_ins import record_sign_in
 
 _KEY_PATH: Final = "/api/keys/{key_id}"
 _USER_PATH: Final = "/api/users/{name}"
@@ -120,7 +122,7 @@ class KeyBody:
 
 @frozen
 class UserView:
-    """A user: stored, or the owner of a valid key."""
+    """A user: stored, the owner of a valid key, or signed in to a server."""
 
     name: str
     roles: tuple[AccessRole, ...]
@@ -244,13 +246,14 @@ class AdministrationOperations(OperationGroup):
 
     @declare_operation("GET", "/api/users", right=Right.ADMINISTER)
     async def list_users(self, request: ApiRequest) -> UserPage:
-        """Stored users, and owners of valid keys."""
+        """Stored users, owners of valid keys, and users who have signed in to a server."""
         stored = {user.name: user for user in await self._router.store.users.list_all()}
         now = utc_now()
         keys: dict[str, list[str]] = {}
         for key in await self._router.store.keys.list_all():
             if key.is_valid(now):
                 keys.setdefault(key.user or key.name, []).append(key.name)
+        signed_in = await self._router.store.tokens.list_users() - {LOCAL_NAME}
         return UserPage(
             items=tuple(
                 UserView(
@@ -260,7 +263,7 @@ class AdministrationOperations(OperationGroup):
                     stored=name in stored,
                     keys=tuple(keys.get(name, ())),
                 )
-                for name in sorted({*stored, *keys})
+                for name in sorted({*stored, *keys, *signed_in})
             )
         )
 
@@ -297,6 +300,7 @@ class AdministrationOperations(OperationGroup):
         """Delete and revoke a user's sign-in to a server."""
         if await self._router.servers.sign_out(server, user=name) == "not signed in":
             raise _build_unknown("sign-in", server)
+        await record_sign_in(self._router, server, name, "removed", by=request.principal.name)
         return ApiResponse(status=204)
 
     @declare_operation("GET", "/api/quotas", right=Right.WATCH, covers_all=True)

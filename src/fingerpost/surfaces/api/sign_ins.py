@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, Literal, cast
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 from pydantic import Field
 
 from fingerpost.errors import FingerpostError
+from fingerpost.events import AccessChanged
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Right, ServerSpec
 from fingerpost.router import Router
@@ -109,6 +110,14 @@ async def _finish_sign_in(opened: _OpenSignIn, answer: dict[str, str]) -> JsonOb
     return {"server": opened.spec.name}
 
 
+async def record_sign_in(
+    router: Router, server: str, user: str, change: Literal["made", "removed"], *, by: str
+) -> None:
+    """Record in the audit trail that a user's sign-in to a server was made or removed."""
+    event = AccessChanged(what="sign-in", name=f"of {user} to {server}", change=change, by=by)
+    await router.store.journal.append(event)
+
+
 class SignInOperations(OperationGroup):
     """The operations about the caller's own sign-ins."""
 
@@ -125,7 +134,7 @@ class SignInOperations(OperationGroup):
     @declare_operation("GET", "/api/sign-ins", right=Right.USE)
     async def list_sign_ins(self, request: ApiRequest) -> UserSignInPage:
         """Servers where the caller signs in with the own account."""
-        user = request.principal.name
+        user = request.principal.user_name
         items = [
             UserSignIn(server=spec.name, signed_in=await self._router.servers.is_signed_in(spec.name, user))
             for spec in self._list_servers(request)
@@ -138,18 +147,18 @@ class SignInOperations(OperationGroup):
         spec = self._find_server(request, server)
         if query.link is not None:
             links = SignInLinks(await self._router.store.secret.load())
-            if not links.is_valid(query.link, request.principal.name, server):
+            if not links.is_valid(query.link, request.principal.user_name, server):
                 detail = (
-                    f"It has expired, or was made for another user than {request.principal.name}. Make the "
-                    "call again and open the new link, signed in to this console with the key of that client."
+                    f"It has expired, or was made for another user than {request.principal.user_name}. "
+                    "Make the call again and open the new link, signed in here as the user of that client."
                 )
                 raise ApiProblem(410, "This link is not for you", detail)
-        own = [opened for opened in self._running if opened.user == request.principal.name]
+        own = [opened for opened in self._running if opened.user == request.principal.user_name]
         if len(own) >= MAX_OPEN_OF_USER:
             own[0].scope.cancel()
         elif len(self._running) >= MAX_OPEN:
             raise ApiProblem(503, "Too many sign-ins at once", "Try again in a few minutes.")
-        opened = _OpenSignIn(spec, request.principal.name)
+        opened = _OpenSignIn(spec, request.principal.user_name)
         self._running.append(opened)
         self._tasks.start_soon(self._run, opened)
         with anyio.move_on_after(START_SECONDS):
@@ -166,7 +175,7 @@ class SignInOperations(OperationGroup):
         """Finish a sign-in with the answer of the authorization server."""
         fields = ("state", "code", "error", "error_description", "iss")
         answer: JsonObject = {name: value for name in fields if (value := getattr(body, name)) is not None}
-        given: JsonObject = {"user": request.principal.name, "answer": answer}
+        given: JsonObject = {"user": request.principal.user_name, "answer": answer}
         # It may have begun in another process.
         work = self._find_sign_in(given)
         messages = self._router.store.messages
@@ -177,7 +186,9 @@ class SignInOperations(OperationGroup):
         if "error" in found:
             raise ApiProblem(502, "The sign-in failed", f"{found['error']}")
         await self._router.with_own_tools(request.principal, None)  # lists the tools of the server
-        return UserSignIn(server=str(found["server"]), signed_in=True)
+        server, user = str(found["server"]), request.principal.user_name
+        await record_sign_in(self._router, server, user, "made", by=request.principal.name)
+        return UserSignIn(server=server, signed_in=True)
 
     def _find_sign_in(self, given: JsonObject) -> Awaitable[JsonObject] | None:
         """Return the work that finishes a sign-in, or None if this user did not begin it in this process."""
@@ -193,8 +204,10 @@ class SignInOperations(OperationGroup):
     async def end(self, request: ApiRequest, server: str) -> ApiResponse:
         """Delete and revoke the caller's sign-in."""
         self._find_server(request, server)
-        if await self._router.servers.sign_out(server, user=request.principal.name) == "not signed in":
+        user = request.principal.user_name
+        if await self._router.servers.sign_out(server, user=user) == "not signed in":
             raise ApiProblem(404, "There is no such sign-in", f"You are not signed in to {server}.")
+        await record_sign_in(self._router, server, user, "removed", by=request.principal.name)
         return ApiResponse(status=204)
 
     async def _run(self, opened: _OpenSignIn) -> None:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from fingerpost.call.build import find_absence
 from fingerpost.errors import ServerUnavailable
-from fingerpost.events import ServerEntryChanged, encode
+from fingerpost.events import AccessChanged, ServerEntryChanged, encode
 from fingerpost.records import LOCAL_NAME, DataLabel, Effect, Known, ServerState, Source, ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.router.configuration import (
@@ -132,6 +132,9 @@ async def sign_out(router: Router, *, name: str, user: str | None, common: Commo
     """Delete the stored sign-in to the server NAME and revoke its tokens."""
     own = LOCAL_NAME if router.servers.get_spec(name).auth == "per_user" else None
     result = await router.servers.sign_out(name, user=user or own)
+    if user is not None and result != "not signed in":
+        event = AccessChanged(what="sign-in", name=f"of {user} to {name}", change="removed")
+        await router.store.journal.append(event)
     if common.as_json:
         print_json({"server": name, "result": result})
     elif result == "not signed in":

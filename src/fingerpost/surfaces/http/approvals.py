@@ -15,7 +15,7 @@ import anyio
 
 from fingerpost.errors import StoreError
 from fingerpost.events import ApprovalDecided
-from fingerpost.records import Decision, get_sign_in_user
+from fingerpost.records import Decision
 from fingerpost.router import Router
 
 CHECK_INTERVAL_S: Final = 1.0  # decisions in other processes are found only by polling
@@ -63,7 +63,7 @@ async def wait_for_sign_in(router: Router, server: str, user: str, seconds: floa
     done = anyio.Event()
 
     def note(name: str, who: str) -> None:
-        if (name, who) == (server, get_sign_in_user(user)):
+        if (name, who) == (server, user):
             done.set()
 
     stop = router.servers.subscribe_to_sign_ins(note)
@@ -100,7 +100,7 @@ class SignInLinks:
         return hmac.compare_digest(mac, self._sign(head, user, server))
 
     def _sign(self, head: str, user: str, server: str) -> str:
-        text = f"{head}\n{server}\n{get_sign_in_user(user)}".encode("utf-8", "surrogatepass")
+        text = f"{head}\n{server}\n{user}".encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, text, "sha256").hex()[:32]
 
 

@@ -106,7 +106,7 @@ class SignInQuestions:
         session = request.caller_key
         elicitation = self._asked.get((session, server))
         if elicitation is None:
-            user = request.principal.name
+            user = request.principal.user_name
             elicitation = self._links.create_id(user, server)
             if len(self._asked) < MAX_ANNOUNCED:
                 self._asked[session, server] = elicitation
@@ -121,7 +121,7 @@ class SignInQuestions:
         """Wait for the sign-in if the user agreed to open the page. The call then says what is missing."""
         answer = get_input_responses(call_round.request_context).get(SIGN_IN_REQUEST_KEY)
         if is_elicitation_answer(answer) and cast("JsonObject", answer).get("action") == "accept":
-            user = call_round.request.principal.name
+            user = call_round.request.principal.user_name
             await wait_for_sign_in(self._router, call_round.server, user, self._seconds)
 
     async def _needs_sign_in(self, request: ClientRequest, server: str) -> bool:
@@ -130,7 +130,7 @@ class SignInQuestions:
                 return False
         except UnknownServer:  # removed meanwhile: the call path reports it
             return False
-        return not await self._router.servers.has_user_token(server, request.principal.name)
+        return not await self._router.servers.has_user_token(server, request.principal.user_name)
 
     async def _announce_completion(self, session: str, server: str, user: str, elicitation: str) -> None:
         """Tell the session that asked when its user has signed in."""
@@ -147,7 +147,7 @@ class SignInQuestions:
     def _build_question(self, call_round: CallRound, page: str) -> Outcome:
         """Build the `input_required` result for a client without a session."""
         server = call_round.server
-        link = self._links.create_id(call_round.request.principal.name, server)
+        link = self._links.create_id(call_round.request.principal.user_name, server)
         state, _ = self._cipher.seal(
             "sign_in", server, StateBinding.from_request(call_round.request), seconds=SIGN_IN_LINK_SECONDS
         )
