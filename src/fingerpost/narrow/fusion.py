@@ -138,29 +138,30 @@ def compute_server_bonus(
     points = np.zeros(columns.size, np.float32)
     owners = columns.server_index[eligible]
     # Rows are sorted by server, so the tools of a server are adjacent.
-    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    starts = np.flatnonzero(np.concatenate(([True], owners[1:] != owners[:-1])))
     if len(starts) > 1:
-        mean = _average_best(base[eligible], starts)
+        lengths = np.diff(starts, append=len(owners))
+        mean = _average_best(base[eligible], starts, lengths)
         lead = float(np.interp(words, LONG_REQUEST_WORDS, (SERVER_WEIGHT, MAX_LEAD_WEIGHT)))
         best = float(mean.max())
         gained = np.asarray(SERVER_WEIGHT * best + lead * (mean - best), np.float32)
-        points[eligible] = np.repeat(gained, np.diff(starts, append=len(owners)))
+        points[eligible] = np.repeat(gained, lengths)
     return ScoreContribution(signal="server", points=points, note="its server fits the request")
 
 
-def _average_best(scores: Scores, starts: Rows) -> Scores:
+def _average_best(scores: Scores, starts: Rows, lengths: Rows) -> Scores:
     """Return the mean of the best few scores of each server. Equal scores count once."""
     left = scores.copy()
-    lengths = np.diff(starts, append=len(scores))
-    total = np.zeros(len(starts), np.float32)
-    count = np.zeros(len(starts), np.float32)
-    for _ in range(SERVER_BEST_COUNT):
+    total = np.maximum.reduceat(left, starts)
+    count = np.ones(len(starts), np.float32)
+    best = total
+    for _ in range(SERVER_BEST_COUNT - 1):
+        left[left == np.repeat(best, lengths)] = -np.inf
         best = np.maximum.reduceat(left, starts)
         there = best > -np.inf
-        total[there] += best[there]
-        count[there] += 1
-        left[left == np.repeat(best, lengths)] = -np.inf
-    return total / count
+        total = np.where(there, total + best, total)
+        count += there
+    return np.asarray(total / count, np.float32)
 
 
 FIT_FEATURES: Final = ("meaning", "words", "tools")

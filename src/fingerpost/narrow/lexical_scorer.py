@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -103,7 +103,7 @@ def get_trigrams(word: str) -> set[str]:
 
 
 class SpellingIndex:
-    """Known words by trigram. Words are numbered and never removed."""
+    """Known words by first letter and trigram. Words are numbered and never removed."""
 
     def __init__(self) -> None:
         self._by_piece: dict[str, list[int]] = {}
@@ -118,7 +118,7 @@ class SpellingIndex:
             self._words.append(word)
             self._counts.append(len(own))
             for piece in own:
-                self._by_piece.setdefault(piece, []).append(number)
+                self._by_piece.setdefault(word[0] + piece, []).append(number)
 
     def find_nearest(self, word: str, is_used: Callable[[int], bool]) -> list[tuple[int, float]]:
         """Return the numbers of the nearest used words, each with its similarity (below 1)."""
@@ -138,18 +138,14 @@ class SpellingIndex:
     def _find_candidates(self, word: str, is_used: Callable[[int], bool]) -> list[int]:
         """Return words with the same beginning and common trigrams, by similarity, then alphabet."""
         own = get_trigrams(word)
-        lists = [np.array(numbers, np.int64) for piece in own if (numbers := self._by_piece.get(piece))]
-        if not lists:
-            return []
-        found, counts = np.unique(np.concatenate(lists), return_counts=True)
-        places: list[int] = found.tolist()
-        shared: list[int] = counts.tolist()
+        # Words with the same first letter have this trigram, which alone makes no word similar enough.
+        others = own - {f"^^{word[0]}"}
+        lists = (self._by_piece.get(word[0] + piece, ()) for piece in others)
         ranked: list[tuple[float, str, int]] = []
-        for number, common in zip(places, shared, strict=True):
-            likeness = 2 * common / (self._counts[number] + len(own))
-            known = self._words[number]
-            if likeness >= MIN_SHARED_TRIGRAM_SHARE and known.startswith(word[0]) and is_used(number):
-                ranked.append((-likeness, known, number))
+        for number, common in Counter(chain.from_iterable(lists)).items():
+            likeness = 2 * (common + 1) / (self._counts[number] + len(own))
+            if likeness >= MIN_SHARED_TRIGRAM_SHARE and is_used(number):
+                ranked.append((-likeness, self._words[number], number))
         return [number for _, _, number in sorted(ranked)[:MAX_CANDIDATES]]
 
 

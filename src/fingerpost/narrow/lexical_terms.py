@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Final
@@ -24,10 +24,10 @@ MIN_STEMMED_LENGTH: Final = 3  # shorter words have no ending
 MAX_STEMMED_LENGTH: Final = 40  # longer ones are not words
 
 
-def _parse_endings(table: str) -> tuple[tuple[str, str], ...]:
+def _parse_endings(table: str) -> dict[str, str]:
     """Parse a table of endings: `ational-ate` replaces -ational by -ate. The longest comes first."""
     pairs = (entry.partition("-") for entry in table.split())
-    return tuple(sorted(((old, new) for old, _, new in pairs), key=lambda pair: -len(pair[0])))
+    return dict(sorted(((old, new) for old, _, new in pairs), key=lambda pair: -len(pair[0])))
 
 
 _STEP_2_ENDINGS: Final = _parse_endings(
@@ -85,21 +85,21 @@ def _replace_final_y(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and _HAS_VOWEL.match(word[:-1]) else word
 
 
-def _replace(word: str, endings: tuple[tuple[str, str], ...], long_enough: re.Pattern[str]) -> str:
-    for old, new in endings:
-        if word.endswith(old):
-            base = word[: -len(old)]
-            return base + new if long_enough.match(base) else word
-    return word
+def _replace(word: str, endings: Mapping[str, str], long_enough: re.Pattern[str]) -> str:
+    if not word.endswith(tuple(endings)):
+        return word
+    old = next(ending for ending in endings if word.endswith(ending))
+    base = word[: -len(old)]
+    return base + endings[old] if long_enough.match(base) else word
 
 
 def _remove_derivation(word: str) -> str:
-    for ending, _ in _STEP_4_ENDINGS:
-        if word.endswith(ending):
-            base = word[: -len(ending)]
-            keeps = ending == "ion" and not base.endswith(("s", "t"))
-            return word if keeps or not _MEASURE_2.match(base) else base
-    return word
+    if not word.endswith(tuple(_STEP_4_ENDINGS)):
+        return word
+    ending = next(ending for ending in _STEP_4_ENDINGS if word.endswith(ending))
+    base = word[: -len(ending)]
+    keeps = ending == "ion" and not base.endswith(("s", "t"))
+    return word if keeps or not _MEASURE_2.match(base) else base
 
 
 def _remove_final_e(word: str) -> str:

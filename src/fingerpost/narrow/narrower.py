@@ -311,6 +311,7 @@ class Narrower:
             signals=signals,
             settings=request.settings or self._settings,
             fit=fit,
+            best_scores=[float(scores[eligible].max()) for scores in scored.by_need],
         )
         can_recall = bool(columns.recalls[eligible].any())
         need = self._parts.need_estimator.adjust_to_tools(need, text, signals, fit=fit, can_recall=can_recall)

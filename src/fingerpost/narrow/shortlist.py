@@ -357,6 +357,7 @@ class ShortlistInput:
     signals: Signals
     settings: Settings
     fit: float  # probability that any tool suits
+    best_scores: Sequence[float]  # of the eligible tools, by need
 
     @property
     def max_offered(self) -> int:
@@ -426,9 +427,9 @@ def _build_candidate(inputs: ShortlistInput, decision: OfferDecision) -> Candida
 
 def _classify_confidence(inputs: ShortlistInput, need: int, row: int) -> str:
     """Return the confidence level of a tool, from the fit and its score relative to the best."""
-    scores = inputs.scored.by_need[need]
-    best = float(scores[inputs.eligible].max())
-    sure = inputs.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
+    best = inputs.best_scores[need]
+    score = float(inputs.scored.by_need[need][row])
+    sure = inputs.fit * max(score, 0.0) / best if best > 0 else 0.0
     return next((level for least, level in _CONFIDENCE_LEVELS if sure >= least), "low")
 
 

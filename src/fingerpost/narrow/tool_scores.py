@@ -371,7 +371,7 @@ class ToolScorer:
         combined = combiner.combine(text, signals, whole, sole, rerank=len(needs) < 2)
         by_need, exclusive = [combined], [sole]
         if len(needs) > 1:
-            by_need, exclusive = self._score_needs(needs, whole, combiner)
+            by_need, exclusive = self._score_needs(needs, signals, whole, combiner)
         return ScoredTools(
             needs=needs,
             evidence=whole,
@@ -383,14 +383,14 @@ class ToolScorer:
         )
 
     def _score_needs(
-        self, needs: Sequence[str], whole: TextEvidence, combiner: _ScoreCombiner
+        self, needs: Sequence[str], request: Signals, whole: TextEvidence, combiner: _ScoreCombiner
     ) -> tuple[list[tuple[ScoreContribution, ...]], list[Mapping[int, str]]]:
         """Return the contributions of each need, and its exclusive tools."""
         columns = combiner.columns
         by_need: list[tuple[ScoreContribution, ...]] = []
         exclusive: list[Mapping[int, str]] = []
         for need in needs:
-            signals = self.components.reader.read(need)
+            signals = self.components.reader.read_need(need, request, with_names=bool(columns.exclusive))
             own = self.gather_evidence(ScorerRequest(text=need, signals=signals), columns)
             evidence = whole.mix_with(own, OWN_NEED_WEIGHT)
             exclusive.append(self._find_exclusive_tools(need, signals, combiner.feedback, columns))

@@ -51,6 +51,13 @@ def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
+@cache
+def list_phrase_beginnings(language: str) -> frozenset[str]:
+    """Return each phrase of the language that has several words without its last ones."""
+    spaced = (phrase.split(" ") for phrase in read_phrases(language))
+    return frozenset(" ".join(words[:count]) for words in spaced for count in range(1, len(words)))
+
+
 HEAD_LENGTH: Final = 1200
 TAIL_LENGTH: Final = 400
 FEATURE_SLOTS: Final = 1 << 14
@@ -178,13 +185,14 @@ def _list_word_forms(word: str) -> tuple[str, ...]:
 
 def _find_phrases_at(words: Sequence[str], index: int) -> Iterator[tuple[str, str]]:
     """Return each phrase that starts at this index, with the name of its list."""
-    known = read_phrases("hebrew") if "א" <= words[index][0] <= "ת" else read_phrases("english")
+    language = "hebrew" if "א" <= words[index][0] <= "ת" else "english"
+    known, beginnings = read_phrases(language), list_phrase_beginnings(language)
     for form in _list_word_forms(words[index]):
         phrase = form
         for length in range(1, MAX_PHRASE_WORDS + 1):
             for name in known.get(phrase, ()):
                 yield name, phrase
-            if index + length >= len(words):
+            if index + length >= len(words) or phrase not in beginnings:
                 break
             phrase = f"{phrase} {words[index + length]}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from fingerpost.catalog.words import split_words
@@ -243,13 +244,12 @@ class SignalReader:
         """Return the signals of a request."""
         text = _cut_long_text(text)
         language = detect_language(text)
-        glossed: Gloss = gloss_words(text, self._names) if is_hebrew(text) else ()
+        glossed, english = self._gloss(text, language)
+        judged = english if language != HEBREW and english else text
         entities = find_entities(text)
-        translated = self._translate(text, language)
-        judged = translated or text
         return Signals(
             language=language,
-            gloss=join_gloss(glossed) if language == HEBREW else translated,
+            gloss=english,
             intents=(*find_intents(judged, glossed, entities), *find_official_data_intent(judged)),
             urgent=is_urgent(judged),
             mentions=self._mentions.find(text, glossed),
@@ -257,6 +257,28 @@ class SignalReader:
             asks=is_only_asking(judged),
             recalls=is_asking_to_recall(judged),
         )
+
+    def read_need(self, need: str, whole: Signals, *, with_names: bool) -> Signals:
+        """Return the signals of one need of a request that its scores depend on: intents and mentions only
+        `with_names`.
+        """
+        language = detect_language(need)
+        glossed, english = self._gloss(need, language)
+        judged = english if language != HEBREW and english else need
+        entities = tuple(entity for entity in whole.entities if entity.text in need)
+        signals = Signals(language=language, gloss=english, entities=entities, asks=is_only_asking(judged))
+        if not with_names:
+            return signals
+        return replace(
+            signals,
+            intents=(*find_intents(judged, glossed, entities), *find_official_data_intent(judged)),
+            mentions=self._mentions.find(need, glossed),
+        )
+
+    def _gloss(self, text: str, language: str) -> tuple[Gloss, str]:
+        """Return the words of a Hebrew text with their meanings, and the text in English words."""
+        glossed: Gloss = gloss_words(text, self._names) if is_hebrew(text) else ()
+        return glossed, join_gloss(glossed) if language == HEBREW else self._translate(text, language)
 
     def _translate(self, text: str, language: str) -> str:
         """Return a request in English words, unless most tools are described in its language."""
