@@ -73,7 +73,16 @@ def test_the_manifests_give_valid_settings_and_probe_the_port_of_the_gateway(tmp
     for name, content in parts["ConfigMap"]["data"].items():
         (tmp_path / "fingerpost").mkdir(exist_ok=True)
         (tmp_path / "fingerpost" / name).write_text(content, encoding="utf-8")
-    (container,) = parts["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert parts["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}  # see how-to/deploy/backup.md
+    pod = parts["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
     secrets = {"store-url": "postgresql://fingerpost@db/fingerpost", "store-secret": SECRET}
     environment = {
         one["name"]: one.get("value") or secrets[one["valueFrom"]["secretKeyRef"]["key"]]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -8,6 +10,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
@@ -20,7 +23,7 @@ from fingerpost.store.audit import GENESIS, hash_parts
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
 from tests.kit.store_samples import create_audited_event, ordinary, pin
-from tests.kit.stores import OpenStore, Postgres
+from tests.kit.stores import OpenStore, Postgres, get_postgres_programs
 from tests.requirements import proves
 
 
@@ -204,6 +207,51 @@ async def test_a_database_from_the_future_is_refused_and_left_as_it_is(
     tamper("DELETE FROM fingerpost_schema WHERE version = 999")
     async with open_store() as store:
         assert len(await store.journal.list_events()) == 1
+
+
+@pytest.mark.process
+@proves("H7")
+async def test_an_upgrade_is_rolled_back_with_the_backup_and_can_be_made_again(
+    open_store: OpenStore, url: str, anchor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/how-to/deploy/backup.md says."""
+    programs = get_postgres_programs()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    backup, engine = tmp_path / "backup" / "copy.db", create_engine(resolve_location(url).url)
+
+    def add_table(connection: Connection) -> None:
+        connection.execute(text("CREATE TABLE colours (name TEXT PRIMARY KEY)"))
+
+    def upgrade() -> None:
+        newer = (*MIGRATION_STEPS, MigrationStep(MIGRATION_STEPS[-1].number + 1, add_table))
+        with engine.connect() as connection, connection.begin():
+            migrate(connection, newer)
+        engine.dispose()
+
+    async with open_store() as store:
+        await store.journal.append(create_audited_event())
+        await store.retention.back_up(backup)
+        await store.journal.append(create_audited_event())
+    await anyio.to_thread.run_sync(upgrade)
+    with pytest.raises(StoreTooNew):
+        async with open_store():
+            pass
+
+    await anyio.Path(anchor).unlink()
+    if url.startswith("sqlite"):
+        shutil.copy(backup, url.removeprefix("sqlite:///"))
+        for copy in backup.parent.glob("*.anchor"):  # there is one if it was written before the backup
+            shutil.copy(copy, anchor)
+    else:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        await anyio.run_process([f"{programs}/pg_restore", f"--dbname={url}", str(backup)])
+    async with open_store() as store:
+        await store.journal.append(create_audited_event())
+        report = await store.audit.verify()
+        assert (report.rows, report.intact) == (2, True), report.reason
+    await anyio.to_thread.run_sync(upgrade)
 
 
 @proves("H7", "H4")
