@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date, timedelta
 from enum import Enum, auto
 from typing import Final
 
+from fingerpost.regex import prepare_re
+
 MAX_DATE_LENGTH: Final = 40
 
-_YEAR_FIRST = re.compile(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})")
-_YEAR_LAST = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})")
-_COMPACT = re.compile(r"((?:19|20)[0-9]{2})([0-9]{2})([0-9]{2})")
-_MIDNIGHT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?Z?")
-_MONTH_FIRST = re.compile(r"([a-z]{3,9})\.? ([0-9]{1,2})(?:st|nd|rd|th)?,? ([0-9]{4})")
-_DAY_FIRST = re.compile(r"([0-9]{1,2})(?:st|nd|rd|th)?(?: of)?[ -]([a-z]{3,9})\.?,?[ -]([0-9]{4})")
-_DAY_FIRST_HE = re.compile(r"([0-9]{1,2}) [בל]?([א-ת]{3,7}) ([0-9]{4})")
+_YEAR_FIRST = prepare_re(r"([0-9]{4})[-/. ]([0-9]{1,2})[-/. ]([0-9]{1,2})")
+_YEAR_LAST = prepare_re(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.]([0-9]{4})")
+_COMPACT = prepare_re(r"((?:19|20)[0-9]{2})([0-9]{2})([0-9]{2})")
+_MIDNIGHT = prepare_re(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]00:00(?::00(?:\.0+)?)?Z?")
+_MONTH_FIRST = prepare_re(r"([a-z]{3,9})\.? ([0-9]{1,2})(?:st|nd|rd|th)?,? ([0-9]{4})")
+_DAY_FIRST = prepare_re(r"([0-9]{1,2})(?:st|nd|rd|th)?(?: of)?[ -]([a-z]{3,9})\.?,?[ -]([0-9]{4})")
+_DAY_FIRST_HE = prepare_re(r"([0-9]{1,2}) [בל]?([א-ת]{3,7}) ([0-9]{4})")
 _MONTHS: Final = (
     "january", "february", "march", "april", "may", "june",
     "july", "august", "september", "october", "november", "december",
@@ -39,9 +40,9 @@ _SPAN_DAYS: Final = {
     "day": 1, "days": 1, "week": 7, "weeks": 7, "יום": 1, "ימים": 1, "שבוע": 7, "שבועות": 7,
 }  # fmt: skip
 _COUNT_WORDS: Final = {"a": 1, "an": 1, "two": 2, "three": 3}
-_DAYS_AHEAD = re.compile(r"in (\d{1,4}|an?|two|three) (days?|weeks?)")
-_DAYS_AGO = re.compile(r"(\d{1,4}|an?|two|three) (days?|weeks?) ago")
-_AHEAD_OR_AGO_HE = re.compile(r"(בעוד|עוד|לפני) (?:(\d{1,4}) )?(ימים|יום|שבועות|שבוע)")
+_DAYS_AHEAD = prepare_re(r"in (\d{1,4}|an?|two|three) (days?|weeks?)")
+_DAYS_AGO = prepare_re(r"(\d{1,4}|an?|two|three) (days?|weeks?) ago")
+_AHEAD_OR_AGO_HE = prepare_re(r"(בעוד|עוד|לפני) (?:(\d{1,4}) )?(ימים|יום|שבועות|שבוע)")
 
 
 class DateDoubt(Enum):
@@ -80,11 +81,11 @@ def parse_day(text: str, today: date) -> str | None:
 
 
 _DAY_IN_TEXT: Final = (
-    re.compile(r"\b(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})\b"),
-    re.compile(
+    prepare_re(r"\b(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})\b"),
+    prepare_re(
         r"\b(?P<name>[a-z]{3,9})\.? (?P<day>[0-9]{1,2})(?:st|nd|rd|th)?\b(?:,? (?P<year>[0-9]{4})\b)?"
     ),
-    re.compile(
+    prepare_re(
         r"\b(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?: of)? (?P<name>[a-z]{3,9})\b\.?(?:,? (?P<year>[0-9]{4})\b)?"
     ),
 )

@@ -15,6 +15,8 @@ from threading import Lock
 from types import NoneType
 from typing import cast
 
+from fingerpost.regex import prepare_re
+
 MASK = "[redacted]"
 _SCALARS = (int, float, bool, NoneType)  # `isinstance` with Mapping is slow for these
 
@@ -24,7 +26,7 @@ SHORT_TEXT_LENGTH = 120
 
 # A key that ends in one of these words holds a secret: `apiKey`, `GITHUB_TOKEN`, `x-api-key`,
 # `Authorization`.
-_SECRET_KEY = re.compile(
+_SECRET_KEY = prepare_re(
     r"(?:pass(?:word|wd|phrase)?|pwd|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key"
     r"|authori[sz]ation|cookie|credentials?|bearer|dsn|connection[-_ ]?string|signature)s?$",
     re.IGNORECASE,
@@ -32,18 +34,18 @@ _SECRET_KEY = re.compile(
 
 # These indicate a secret only in a server's configuration: `MAPS_KEY`, `X-Auth`, `GITHUB_PAT`. In tool
 # arguments and results a `key` is usually for lookup or sorting.
-_SECRET_SETTING = re.compile(
+_SECRET_SETTING = prepare_re(
     r"(?i:(?:^|[-_. ])(?:key|auth|pat|pw|creds?|jwt|sas)s?[-_]?\d*$)|[a-z](?:Key|Auth)$"
 )
 # All other headers may contain credentials.
-_HARMLESS_HEADER = re.compile(
+_HARMLESS_HEADER = prepare_re(
     r"accept(?:-.*)?|content-(?:type|language|encoding|length)|user-agent|cache-control|pragma|connection"
     r"|host|origin|referer|prefer|date|dnt|.*-version",
     re.IGNORECASE,
 )
 _MIN_GENERATED_LENGTH = 16
 
-_SECRET_SHAPE = re.compile(
+_SECRET_SHAPE = prepare_re(
     r"""
       -----BEGIN[ A-Z]*PRIVATE\ KEY-----.*?(?:-----END[ A-Z]*PRIVATE\ KEY-----|\Z)
     | \b(?:sk|pk|rk)-(?:[A-Za-z]+-)*[A-Za-z0-9_-]{16,}                  # OpenAI, Anthropic, Stripe-like
@@ -58,7 +60,7 @@ _SECRET_SHAPE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 # The words before the secret are kept: "Authorization: Bearer [redacted]", "postgres://me:[redacted]@db".
-_SECRET_AFTER_WORD = re.compile(
+_SECRET_AFTER_WORD = prepare_re(
     r"""
       (?P<scheme>\b(?:Bearer|Basic)\s+)(?P<credential>[A-Za-z0-9._~+/=-]{8,})
     | (?P<userinfo>://[^\s:/@]{0,256}:)(?P<password>[^\s/@]{1,256})(?=@)
@@ -85,7 +87,7 @@ MAX_TOKENS = 20_000  # the oldest ones have expired
 _PART_LENGTH = 16
 _PART_STEP = 8
 _MIN_TOKEN_LENGTH = _PART_LENGTH + _PART_STEP - 1
-_TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{{_MIN_TOKEN_LENGTH},}}")
+_TOKEN = prepare_re(rf"[A-Za-z0-9._~+/=-]{{{_MIN_TOKEN_LENGTH},}}")
 _tokens: dict[str, None] = {}  # oldest first
 _tokens_by_part: dict[str, tuple[str, ...]] = {}
 

@@ -23,6 +23,7 @@ from fingerpost.catalog.effects import (
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
 from fingerpost.data_files import read_word_sets
 from fingerpost.records import Effect, JsonObject
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_types, is_list, is_object
 
 _SETS: Final = read_word_sets("fingerpost.catalog", "certainty.txt")
@@ -34,7 +35,7 @@ def _join_words(title: str) -> str:
 
 # After a reading verb these words make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
 _ACTING_OBJECTS: Final = _SETS["acting_objects"]
-_LANGUAGES: Final = re.compile(
+_LANGUAGES: Final = prepare_re(
     r"sql(?![a-z])|graphql|cypher|sparql|mongosh|\b(?:statements?|ddl|dml|mutations?|aggregation pipeline)\b",
     re.IGNORECASE,
 )
@@ -47,10 +48,10 @@ _OPENING: Final = add_inflections(_OPENING_BASE) | {"echoes"}
 # These also need a reading name: "Provide feedback", "Answer a ticket", "Assess a fee".
 _WEAK_OPENING: Final = parse_word_set("give provide") | add_inflections(_SETS["weak_opening"])
 _OPENING_NOUNS: Final = parse_word_set("lookup search searches listing list overview details information")
-_LABEL = re.compile(r"^(?:[A-Z][A-Z ]{2,40}|Legacy tool|Deprecated|Read[- ]only):\s+")  # "FIRST STEP: Get …"
+_LABEL = prepare_re(r"^(?:[A-Z][A-Z ]{2,40}|Legacy tool|Deprecated|Read[- ]only):\s+")  # "FIRST STEP: Get …"
 _LEADING: Final = _SETS["leading"]
 _MAX_LEADING: Final = 8
-_OPENING_PHRASES = re.compile(
+_OPENING_PHRASES = prepare_re(
     r"(?:verif(?:y|ies)|tests?|checks?)\b.*?\b(?:if|whether|that|is|are|exists?)\b|waits? (?:for|until)\b"
     r"|(?:run|execute|perform)s? (?:an? )?(?:promql|logql|traceql|metricsql|jql|lucene|find|search|metric)\b"
     r"|(?:run|execute)s? \w+ metric quer(?:y|ies)\b"
@@ -67,7 +68,7 @@ _PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 _HARMLESS: Final = add_inflections(_OPENING_BASE | READ_VERBS) | _SETS["harmless"]
 # Not acting in "It takes a city", but acting after another verb: "and takes it".
 _NEUTRAL: Final = _SETS["neutral"]
-_VERB_ENDING = re.compile(r"(?:at|iz|is|ifi)es$")
+_VERB_ENDING = prepare_re(r"(?:at|iz|is|ifi)es$")
 _PLURALS: Final = _SETS["plurals"]
 # Words that start an object after a verb.
 _OBJECT: Final = _SETS["object"]
@@ -76,20 +77,20 @@ _TOOL_SUBJECT: Final = parse_word_set("it tool this call function server service
 _AUXILIARY: Final = parse_word_set("will can may must should would could to also then automatically always")
 _OTHER_SUBJECTS: Final = parse_word_set("you your users user agents models assistant clients client callers")
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
-_PIECE = re.compile(r"[\w'’-]+|[,:()]")
+_SENTENCE = prepare_re(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
+_PIECE = prepare_re(r"[\w'’-]+|[,:()]")
 _ACTS: Final = add_inflections(STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS | _SETS["acts"]) - _HARMLESS
 _ACTS_AS_NOUN: Final = add_inflections(NOUN_LIKE | _SETS["acts_as_noun"])
-_PASSIVE = re.compile(
+_PASSIVE = prepare_re(
     r"\b(?:is|are|gets?|being|(?:will|would)(?: \w+)? be)\s+"
     r"(?:then|also|automatically|immediately|permanently|always|afterwards)?\s*"
     rf"({_join_words('passive')}|logged out)\b(?!\s+by\b)"
 )
-_CONDITION = re.compile(
+_CONDITION = prepare_re(
     r"\b(?:if|when|whether|that|which|who|where|what|because|since|once|after|before|until|unless|how|while)\b"
 )
 # Words for side effects, anywhere in the text.
-_EFFECT_WORDS = re.compile(
+_EFFECT_WORDS = prepare_re(
     r"\bin[- ]place\b|\bexclusive\b|\bone[- ]time\b|\bon (?:your|their|the \w+'s) behalf\b"
     r"|\bside[- ]effects?\b|\bas (?:read|seen|done|delivered|in progress)\b|\bbilled\b"
     r"|\bcosts? (?:credits?|money)\b"
@@ -99,17 +100,17 @@ _EFFECT_WORDS = re.compile(
     r"|\b(?:new|fresh|another) (?:\w+ ){0,3}(?:api key|code|key|password|session|token)\b"
     r"|^lists? (?:an?|your|this) (?:new )?\w+ (?:at|for|in|on) "
 )
-_FOR_SALE = re.compile(
+_FOR_SALE = prepare_re(
     r"\bfor sale\b|\bon the (?:market|exchange)\b|\bmarket ?place\b|\bauction\b", re.IGNORECASE
 )
 
 # Hebrew: opening verbs for reading, and acting verbs with the prefixes `and`/`the`/`that`.
-_HEBREW = re.compile(r"[\u0590-\u05ff]")
-_HEBREW_READS = re.compile(rf"^(?:ה?כלי\s+(?:זה\s+)?|כלי\s+ש?)?ו?ש?(?:{_join_words('hebrew_reads')})(?=\s|$)")
-_HEBREW_ACTS = re.compile(
+_HEBREW = prepare_re(r"[\u0590-\u05ff]")
+_HEBREW_READS = prepare_re(rf"^(?:ה?כלי\s+(?:זה\s+)?|כלי\s+ש?)?ו?ש?(?:{_join_words('hebrew_reads')})(?=\s|$)")
+_HEBREW_ACTS = prepare_re(
     rf"(?:^|[\s,.;:(])[והש]{{0,2}}(?:{_join_words('hebrew_acts')})[תהיםו]{{0,2}}(?=[\s,.;:)]|$)"
 )
-_OTHER_SCRIPT = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05ff\u2070-\u209c]")
+_OTHER_SCRIPT = prepare_re(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05ff\u2070-\u209c]")
 
 
 _PROGRAMS: Final = _SETS["programs"]
@@ -123,12 +124,12 @@ _DESTINATION_PAIRS: Final = frozenset(
     for second in ("path", "file", "dir", "directory", "folder", "filename", "to", "as", "location")
 )
 _FILTER_PREFIXES: Final = _SETS["filter_prefixes"]  # `include_body`
-_QUESTION = re.compile(
+_QUESTION = prepare_re(
     r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
     re.IGNORECASE,
 )
 # Query languages that can only read.
-_READ_LANGUAGES = re.compile(
+_READ_LANGUAGES = prepare_re(
     r"\b(?:promql|logql|traceql|metricsql|jql|lucene|xpath|jsonpath)\b", re.IGNORECASE
 )
 _SEARCHING: Final = add_inflections(parse_word_set("search find lookup list look get count match")) | {

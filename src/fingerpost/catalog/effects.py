@@ -11,6 +11,7 @@ from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_word
 from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, Known, Source
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_properties, is_list, iterate_parameters
 
 _SETS: Final = read_word_sets("fingerpost.catalog", "effects.txt")
@@ -113,12 +114,12 @@ _EFFECT_WORDS: Final = (
     _LOSS_PARTICIPLES | _DESTROY_GERUNDS | _IMPERATIVE_VERBS.keys() | _THIRD_PERSON_VERBS.keys() | {"rid"}
 )
 
-NEGATION = re.compile(
+NEGATION = prepare_re(
     r"\b(?:does not|do not|doesn't|don't|never|without|cannot|can't|won't|not)\b[^.;,\n]*", re.IGNORECASE
 )
-_CLAUSE_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
-_CLAUSE_END = re.compile(r"([,;:()|•–—/]|\s-+\s|\b(?:and|or|then|but)\b)")
-_CLAUSE_WORD = re.compile(r"\w+(?:['’-]\w+)*")
+_CLAUSE_SENTENCE_END = prepare_re(r"[.!?](?=\s|$)|\n")
+_CLAUSE_END = prepare_re(r"([,;:()|•–—/]|\s-+\s|\b(?:and|or|then|but)\b)")
+_CLAUSE_WORD = prepare_re(r"\w+(?:['’-]\w+)*")
 
 # `update time`, `delete flag`, `updates on`: the word before these is not a verb.
 _AFTER_NOUN: Final = _SETS["after_noun"]
@@ -128,18 +129,18 @@ _TOOL_NOUNS: Final = (
     "|script|server|service|skill|tool|utility|workflow"
 )
 # "This tool", "a simple utility", "use this", "it", and the words allowed between it and the verb.
-_SUBJECT = re.compile(
+_SUBJECT = prepare_re(
     rf"(?:\w+ly\s+|afterwards\s+)?(?:(?:use|using|call)\s+)?"
     rf"(?:(?:this|the|an?|our)\s+(?:[\w-]+\s+){{0,3}}?(?:{_TOOL_NOUNS})|{_TOOL_NOUNS}|this|it)\s+"
 )
 _WORDS_BEFORE_VERB: Final = _SETS["words_before_verb"]
 _LEADING_WORDS: Final = _SETS["leading_words"]
 # "Manages a list by allowing the user to add, delete": further verbs of the tool later in the clause.
-_ALLOWING_PATTERN = re.compile(
+_ALLOWING_PATTERN = prepare_re(
     r"\b(?:by allowing|allowing|enabling|letting|the ability|including the ability)\s(?=.*\bto\b)"
 )
 # "The message will be deleted", "all of them are then removed", but not "what will be deleted".
-_LOSING_PATTERN = re.compile(
+_LOSING_PATTERN = prepare_re(
     rf"(?:will\s+(?:\w+\s+)?be|gets?|(?:is|are)\s+(?:then|also|\w+ly))\s+(?:\w+ly\s+)?({'|'.join(sorted(_LOSS_PARTICIPLES))})\b"
 )
 _SUBORDINATING_WORDS: Final = _SETS["subordinating_words"]
@@ -237,7 +238,7 @@ _OPENING_DESTROY_WORDS: Final = add_inflections(
 )
 _RUN_VERBS: Final = parse_word_set("run runs execute executes evaluate evaluates")
 _SETTLING_WORDS: Final = add_inflections(parse_word_set("load resolve scan verify wait"))
-_CONVERT_PATTERN = re.compile(
+_CONVERT_PATTERN = prepare_re(
     r"converts?\b[^.]*\b(?:units?|time ?zones?|coordinates|degrees|temperatures?|number bases?)\b",
     re.IGNORECASE,
 )
@@ -249,18 +250,18 @@ _UNAMBIGUOUS_VERBS: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - _SETS[
 _NON_ACTION_PARAMETERS: Final = _SETS["non_action_parameters"]
 _PROGRAM_PARAMETERS: Final = ("cmd", "code", "command", "script", "shell")
 
-_ADD_ON_PATTERN = re.compile(r"\badd-on", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
-_IRREVERSIBLE_PATTERN = re.compile(
+_ADD_ON_PATTERN = prepare_re(r"\badd-on", re.IGNORECASE)
+_SENTENCE_END = prepare_re(r"[.!?](?:\s|$)|\n")
+_IRREVERSIBLE_PATTERN = prepare_re(
     r"\bpermanently\b|\birreversibl[ey]\b|\b(?:cannot|can't|can not) be (?:undone|reversed|recovered)\b",
     re.IGNORECASE,
 )
-_LOSS_PATTERN = re.compile(
+_LOSS_PATTERN = prepare_re(
     r"\boverwrit(?:e|es|ing)\b|\barbitrary (?:code|commands?|sql|javascript|python)\b|\bshell commands?\b",
     re.IGNORECASE,
 )
-_QUERY_LANGUAGE = re.compile(r"sql(?![a-z])|graphql|cypher", re.IGNORECASE)
-_READ_ONLY_PATTERN = re.compile(r"\bread[- ]?only\b|\bselect (?:quer|statement)", re.IGNORECASE)
+_QUERY_LANGUAGE = prepare_re(r"sql(?![a-z])|graphql|cypher", re.IGNORECASE)
+_READ_ONLY_PATTERN = prepare_re(r"\bread[- ]?only\b|\bselect (?:quer|statement)", re.IGNORECASE)
 
 
 @frozen(kw_only=False)

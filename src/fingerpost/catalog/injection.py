@@ -29,6 +29,7 @@ from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
 from fingerpost.records import DefinitionFinding, FindingKind, Json, JsonObject, Severity
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_properties, is_list, is_object
 
 MAX_TEXTS: Final = 2000  # texts of one definition
@@ -92,10 +93,10 @@ _CODE: Final = Path(__file__)
 RULES_ID: Final = hashlib.sha256(
     json.dumps(_TABLE, sort_keys=True).encode() + (_CODE.read_bytes() if _CODE.is_file() else b"")
 ).hexdigest()[:16]
-_TOKEN = re.compile(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
-_PART = re.compile(r"[^\W_]+")
-_WIDE_SCRIPT = re.compile(r"[\u0900-\u0dff\u3040-\u30ff\u3400-\u9fff]")  # words are found anywhere
-_PREFIXING = re.compile(r"[\u05d0-\u05ea\u0621-\u064a]{4}")  # `and`, `the`, `from` are a part of the word
+_TOKEN = prepare_re(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
+_PART = prepare_re(r"[^\W_]+")
+_WIDE_SCRIPT = prepare_re(r"[\u0900-\u0dff\u3040-\u30ff\u3400-\u9fff]")  # words are found anywhere
+_PREFIXING = prepare_re(r"[\u05d0-\u05ea\u0621-\u064a]{4}")  # `and`, `the`, `from` are a part of the word
 
 
 def _read_terms(kind: str) -> dict[str, frozenset[str]]:
@@ -113,7 +114,7 @@ _WORDS: Final = _read_terms("word")
 _STEMS: Final = _read_terms("stem")
 _STEM_LENGTHS: Final = tuple(sorted({len(stem) for stem in _STEMS}, reverse=True))
 _WIDE_TERMS: Final = _read_terms("wide")
-_WIDE_TERM = re.compile("|".join(sorted(map(re.escape, _WIDE_TERMS), key=len, reverse=True)))
+_WIDE_TERM = prepare_re("|".join(sorted(map(re.escape, _WIDE_TERMS), key=len, reverse=True)))
 _NO_TAGS: Final = frozenset[str]()
 
 
@@ -220,31 +221,31 @@ class TextSign:
 
 # Hidden text
 
-_TAGS = re.compile("[\U000e0000-\U000e007f]+")
-_FLAG = re.compile("\U0001f3f4[\U000e0060-\U000e007f]{1,12}")  # flags of regions are written with tags
+_TAGS = prepare_re("[\U000e0000-\U000e007f]+")
+_FLAG = prepare_re("\U0001f3f4[\U000e0060-\U000e007f]{1,12}")  # flags of regions are written with tags
 _ZERO_WIDTH: Final = "\u200b-\u200f\u2060-\u2064\ufeff\u00ad\u034f\u180e\u2800\u3164\uffa0"
-_ZERO_WIDTH_CHARACTER = re.compile(f"[{_ZERO_WIDTH}]")
-_ZERO_WIDTH_RUN = re.compile(f"[{_ZERO_WIDTH}]{{4,}}")
-_INSIDE_WORD = re.compile("[A-Za-z][\u200b-\u200f\u2060-\u2064\ufeff\u034f\u180e]+(?=[A-Za-z])")
-_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_BIDI_OVERRIDE = re.compile("[\u202d\u202e]")
-_ESCAPE_SEQUENCE = re.compile(
+_ZERO_WIDTH_CHARACTER = prepare_re(f"[{_ZERO_WIDTH}]")
+_ZERO_WIDTH_RUN = prepare_re(f"[{_ZERO_WIDTH}]{{4,}}")
+_INSIDE_WORD = prepare_re("[A-Za-z][\u200b-\u200f\u2060-\u2064\ufeff\u034f\u180e]+(?=[A-Za-z])")
+_BIDI = prepare_re("[\u202a-\u202e\u2066-\u2069]")
+_BIDI_OVERRIDE = prepare_re("[\u202d\u202e]")
+_ESCAPE_SEQUENCE = prepare_re(
     r"\x1b\[[0-9;?]{0,30}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)?|\x9b[0-9;?]{0,30}[A-Za-z]"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
-_COMMENT = re.compile(r"<!--(.{1,1000}?)-->|^\[//\]: # [(\"'](.{1,2000}?)[)\"']$", re.DOTALL | re.MULTILINE)
-_UNDISPLAYED = re.compile(
+_CONTROL = prepare_re(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")
+_COMMENT = prepare_re(r"<!--(.{1,1000}?)-->|^\[//\]: # [(\"'](.{1,2000}?)[)\"']$", re.DOTALL | re.MULTILINE)
+_UNDISPLAYED = prepare_re(
     r"<[a-z]{1,10}[^<>]{0,200}(?:display\s?:\s?none|visibility\s?:\s?hidden|font-size\s?:\s?0|opacity\s?:\s?0"
     r"|\bhidden\b)[^<>]{0,200}>([^<]{0,2000})",
     re.IGNORECASE,
 )
-_PUSHED = re.compile(r"(?<=\S)(?:[^\S\n]{60,}+\S|(?:[^\S\n]*+\n){16,}+[^\S\n]*+\S)")
+_PUSHED = prepare_re(r"(?<=\S)(?:[^\S\n]{60,}+\S|(?:[^\S\n]*+\n){16,}+[^\S\n]*+\S)")
 _MIN_PUSHED: Final = 18  # characters: sixteen empty lines between two words
 _WIDE_GAP: Final = " " * 60
-_BLANK = re.compile(r"[^\S\n]")
-_COLUMNS = re.compile(r"\S {3,}\S")
-_EMOJI_JOINER = re.compile("(?<=[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0f]")
-_JOINING_SCRIPT = re.compile("[\u0600-\u06ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\ufefe]")  # joiners are spelling
+_BLANK = prepare_re(r"[^\S\n]")
+_COLUMNS = prepare_re(r"\S {3,}\S")
+_EMOJI_JOINER = prepare_re("(?<=[\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0f]")
+_JOINING_SCRIPT = prepare_re("[\u0600-\u06ff\u0900-\u0dff\ufb50-\ufdff\ufe70-\ufefe]")  # joiners are spelling
 
 
 def find_hidden_text(text: str) -> Iterator[TextSign]:
@@ -317,9 +318,9 @@ _CONFUSABLE: Final = str.maketrans(
 _LEET: Final = str.maketrans("013457$@", "oieastsa")
 _MAX_LEET_LENGTH: Final = 20
 _MIN_SPACED: Final = 4  # different letters
-_LEET_WORD = re.compile(r"\b[a-z0-9$@]{4,20}\b", re.IGNORECASE)
-_SPACED = re.compile(r"(?<!\w)(?:\w[ \u00a0.\-_*]){3,}\w(?!\w)")
-_WORD = re.compile(r"\w+")
+_LEET_WORD = prepare_re(r"\b[a-z0-9$@]{4,20}\b", re.IGNORECASE)
+_SPACED = prepare_re(r"(?<!\w)(?:\w[ \u00a0.\-_*]){3,}\w(?!\w)")
+_WORD = prepare_re(r"\w+")
 
 
 def _clean(text: str) -> str:
@@ -347,10 +348,10 @@ def _fold_word(match: re.Match[str]) -> str:
 
 # Sentences and the meanings of their words
 
-_SENTENCE_END = re.compile(
+_SENTENCE_END = prepare_re(
     r"[.!?…](?=\s|$|[\"'”’)\]])|[。！？।]|\n\s*\n|\n(?=[ \t]*[-*#•\d\[<])|\n(?=[ \t]*[A-Z])"
 )
-_LINE_IN_SENTENCE = re.compile(r"(?<=[a-z,])\n[ \t]*(?=[a-z`'\"~])")
+_LINE_IN_SENTENCE = prepare_re(r"(?<=[a-z,])\n[ \t]*(?=[a-z`'\"~])")
 
 
 @frozen(kw_only=False)
@@ -527,7 +528,7 @@ def _opens_with_verb(name: str, text: str) -> bool:
 # Rules: each says what a sentence asks for
 
 _ACTS_ELSEWHERE: Final = frozenset(("send+", "pass+", "read+"))
-_CLAUSE_END = re.compile(r"[;:](?=\s)")
+_CLAUSE_END = prepare_re(r"[;:](?=\s)")
 
 _Rule = Callable[[_Sentence, _Place, _SentenceForm], bool]
 
@@ -897,23 +898,23 @@ def _find_addressing(text: str, place: _Place, words: Collection[str]) -> Iterat
 
 # Encoded parts
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}={0,2}")
+_BASE64 = prepare_re(r"[A-Za-z0-9+/_-]{24,}={0,2}")
 _BASE64_RUNS: Final = "".join(
     chr(code) if chr(code).isalnum() or chr(code) in "+/_-" else " " for code in range(128)
 )
 _MIN_ESCAPES: Final = 12
 _MIN_BLANKS: Final = 2  # in a string that can be a sentence
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
-_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}){12,}")
-_ENTITIES = re.compile(r"(?:&#x?[0-9a-fA-F]{2,6};){12,}")
-_ESCAPES = re.compile(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}){12,}")
-_ESCAPE = re.compile(r"\\[ux]([0-9a-fA-F]{2,4})")
+_HEX = prepare_re(r"(?:[0-9a-fA-F]{2}){16,}")
+_PERCENT = prepare_re(r"(?:%[0-9a-fA-F]{2}){12,}")
+_ENTITIES = prepare_re(r"(?:&#x?[0-9a-fA-F]{2,6};){12,}")
+_ESCAPES = prepare_re(r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}){12,}")
+_ESCAPE = prepare_re(r"\\[ux]([0-9a-fA-F]{2,4})")
 _ESCAPED_FORMS: Final[tuple[tuple[str, re.Pattern[str], str, Callable[[str], str]], ...]] = (
     ("%", _PERCENT, "percent signs", unquote),
     ("&#", _ENTITIES, "HTML entities", html.unescape),
     ("\\", _ESCAPES, "escapes", lambda text: _ESCAPE.sub(lambda found: chr(int(found[1], 16)), text)),
 )
-_READABLE = re.compile(r"\b[A-Za-z]{2,30}(?:[\s,.:;'~/_-]{1,4}[A-Za-z0-9]{1,30}){3}")
+_READABLE = prepare_re(r"\b[A-Za-z]{2,30}(?:[\s,.:;'~/_-]{1,4}[A-Za-z0-9]{1,30}){3}")
 _ROTATED: Final = frozenset(codecs.encode(word, "rot13") for word in _SETS["telling"])
 _REVERSED: Final = frozenset(word[::-1] for word in _SETS["telling"])
 

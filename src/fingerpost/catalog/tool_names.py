@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from fingerpost.records import ToolCard
+from fingerpost.regex import prepare_re
 
 MAX_EXPOSED_LENGTH: Final = 64
 _SEPARATOR: Final = "__"
@@ -24,12 +25,12 @@ READ_RESULT: Final = "read_result"
 FIND_TOOLS: Final = "find_tools"
 RESERVED_NAMES: Final = frozenset((FIND_TOOLS, "describe_tool", "call_tool", READ_RESULT))
 
-_EXACT_NAME = re.compile(r"[A-Za-z0-9_-]+")
-_HASHED_NAME = re.compile(rf"-{_HASH_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
-_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
+_EXACT_NAME = prepare_re(r"[A-Za-z0-9_-]+")
+_HASHED_NAME = prepare_re(rf"-{_HASH_MARK}[a-z2-7]{{{_HASH_LENGTH}}}\Z")
+_INVALID_CHARACTERS = prepare_re(r"[^A-Za-z0-9_-]+")
 
 # Characters that Unicode classifies as letters, marks or symbols but that draw nothing.
-_BLANK_CHARACTERS = re.compile(
+_BLANK_CHARACTERS = prepare_re(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 
@@ -43,7 +44,7 @@ INVISIBLE: Final = (
 )
 # A joiner or a color modifier after an emoji belongs to the emoji.
 _PICTURE_RANGES: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
-_INVISIBLE_PATTERN = re.compile(f"[{INVISIBLE}]")
+_INVISIBLE_PATTERN = prepare_re(f"[{INVISIBLE}]")
 _UNSEEN_ASCII: Final = bytes(code for code in range(128) if _INVISIBLE_PATTERN.match(chr(code)))
 _CHUNK_LENGTH: Final = 16_384  # characters searched at once, because the search blocks other threads
 

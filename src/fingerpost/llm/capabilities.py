@@ -13,6 +13,7 @@ from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, OnText, ResponseSchema
 from fingerpost.llm.content import as_mapping, load_validator, parse_json, parse_structured
 from fingerpost.records import JsonObject, Message
+from fingerpost.regex import prepare_re
 
 PROBE_TOKENS: Final = 200
 _COMPLETE_FINISH_REASONS: Final = (None, "stop", "tool_calls", "function_call")
@@ -119,7 +120,7 @@ def is_finished(reply: ModelReply) -> bool:
     return reply.finish in _COMPLETE_FINISH_REASONS
 
 
-_TAG: Final = re.compile(r"<(?P<end>/?)think(?:ing)?>", re.IGNORECASE)
+_TAG: Final = prepare_re(r"<(?P<end>/?)think(?:ing)?>", re.IGNORECASE)
 _MAX_TAG_LENGTH: Final = len("</thinking>")
 _FENCE: Final = "```"
 
@@ -192,7 +193,7 @@ NO_TOOLS_VALID_SECONDS: Final = 86_400.0
 _TOOL_WORDS: Final = r"(?:tools|tool[ _-]?(?:use|calls?|calling)|function[ _-]?(?:calls?|calling))"
 # Messages of Ollama, vLLM, llama.cpp, OpenRouter and others. A message about one tool, or about tools
 # in combination with something else, does not match.
-_NO_TOOLS_PATTERN: Final = re.compile(
+_NO_TOOLS_PATTERN: Final = prepare_re(
     rf"\b(?:(?:does|do) not|doesn't|don't) support {_TOOL_WORDS}\b(?! (?:with|when|while|if|together)\b)"
     rf"|\b{_TOOL_WORDS} (?:is|are) (?:not supported|unsupported)(?! (?:with|when|while|if|together)\b)"
     r"|\btool choice requires --|\btools param requires --"

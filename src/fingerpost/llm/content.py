@@ -19,6 +19,7 @@ from fingerpost.llm.base import ModelUsage
 from fingerpost.records import Json, JsonObject, Message, ToolCall, find_json_problem, to_valid_text
 from fingerpost.records.json import MAX_DEPTH, parse_strict_json, refuse_constant
 from fingerpost.redaction import scrub
+from fingerpost.regex import prepare_re
 from fingerpost.schemas.validator import SchemaValidator, StepBudget, StepBudgetExceeded
 
 MAX_REPLY_CALLS: Final = 128  # tool calls in one reply
@@ -355,11 +356,11 @@ MAX_ATTEMPTS: Final = 200  # positions in prose where JSON might start
 MAX_WASTED_CHARACTERS: Final = 4 * MAX_REPLY_LENGTH
 MAX_FENCES: Final = 50
 
-_THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
-_FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
-_OPENING: Final = re.compile(r"[{\[]")
+_THOUGHT_END: Final = prepare_re(r"</think(?:ing)?>", re.IGNORECASE)
+_FENCE: Final = prepare_re(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
+_OPENING: Final = prepare_re(r"[{\[]")
 # A string (even an unterminated one) is matched as a whole, so that a comma inside it is kept.
-_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
+_SPARE_COMMA: Final = prepare_re(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
 
 
 async def load_validator() -> None:
@@ -426,14 +427,14 @@ MAX_SEARCHED_LENGTH: Final = 100_000  # characters searched for objects; far abo
 MAX_OBJECTS: Final = 200
 _MAX_STRAY_BRACKETS: Final = 4  # unclosed braces in prose; each costs a scan of the rest
 
-_THOUGHT_TAG: Final = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+_THOUGHT_TAG: Final = prepare_re(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 # The start of data, valid or not. A brace or bracket followed by anything else is prose.
-_DATA_START: Final = re.compile(
+_DATA_START: Final = prepare_re(
     r"""\{\s*+(?:["'{}\[/\#]|[\w$-]{1,40}+\s*+[:=])|\[\s*+(?:["'{\[\]/\#0-9-]|true|false|null)"""
 )
 # A string, even an unclosed one, is matched as a whole, so that brackets inside it do not count.
-_STRINGS_AND_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
-_UNQUOTED_CLAIM: Final = re.compile(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]\\]{1,40})', re.IGNORECASE)
+_STRINGS_AND_BRACKETS: Final = prepare_re(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+_UNQUOTED_CLAIM: Final = prepare_re(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]\\]{1,40})', re.IGNORECASE)
 
 
 def find_outermost_objects(text: str, *, whole: bool = False) -> list[tuple[JsonObject, ...]]:

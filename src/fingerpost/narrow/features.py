@@ -14,6 +14,7 @@ from fingerpost.catalog.effects import find_program_parameter, find_query_langua
 from fingerpost.catalog.words import parse_word_set, split_words
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, EntityKind, LatencyTier, Source, ToolCard
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_properties, get_required
 
 Rows = NDArray[np.intp]
@@ -32,12 +33,12 @@ _SLOWNESS_BY_TIER: Final = {
 
 # How strongly a tool changes something.
 _CHANGE_BY_EFFECT: Final = {Effect.READ: 0.0, Effect.WRITE: 0.7, Effect.DESTROY: 1.0}
-_KEEPS_NOTES: Final = re.compile(
+_KEEPS_NOTES: Final = prepare_re(
     r"\b(?:notes?|knowledge|memor(?:y|ies)|remember\w*|recall|minutes|wiki|handbook)\b"
     r"(?! (?:usage|size|leak|limit|footprint))",
     re.IGNORECASE,
 )
-_SEARCH_WORDS: Final = re.compile(
+_SEARCH_WORDS: Final = prepare_re(
     r"\b(?:search\w*|recall|quer(?:y|ies)|find|look(?:s|ing)? (?:up|for)|retrieve)\b", re.IGNORECASE
 )
 _READ_ONLY_RECALL: Final = 0.6  # relative to a search tool

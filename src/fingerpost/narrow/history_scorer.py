@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -16,10 +15,11 @@ from fingerpost.catalog.words import STOP_WORDS, parse_word_set
 from fingerpost.frozen import frozen
 from fingerpost.narrow.scorer import ScorerRequest, ToolScore
 from fingerpost.records import Choice, ToolCard, ToolFollower
+from fingerpost.regex import prepare_re
 
 MAX_PAST_REQUEST_LENGTH: Final = 500  # what the store keeps of a request
-_PAST_WORD = re.compile(r"[^\W_]+")
-_UNSPACED_SCRIPT = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+_PAST_WORD = prepare_re(r"[^\W_]+")
+_UNSPACED_SCRIPT = prepare_re(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 _TRIGRAM_WEIGHT: Final = 1.0  # all trigrams of a word together; the word itself has 1
 _COMMON_WORD_WEIGHT: Final = 0.15
 _COMMON_WORDS: Final = STOP_WORDS | parse_word_set(

@@ -10,15 +10,16 @@ from itertools import chain, pairwise
 from typing import Final
 
 from fingerpost.data_files import read_sections
+from fingerpost.regex import prepare_re
 
 _CONSONANTS: Final = "[^aeiou][^aeiouy]*"
 _VOWELS: Final = "[aeiouy][aeiou]*"
-_MEASURE_1 = re.compile(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}")  # at least one vowel-consonant pair
-_MEASURE_ONLY_1 = re.compile(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}(?:{_VOWELS})?$")
-_MEASURE_2 = re.compile(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}{_VOWELS}{_CONSONANTS}")
-_HAS_VOWEL = re.compile(f"^(?:{_CONSONANTS})?[aeiouy]")
-_DOUBLED = re.compile(r"([^aeiouylsz])\1$")
-_SHORT_END = re.compile(f"^{_CONSONANTS}[aeiouy][^aeiouwxy]$")
+_MEASURE_1 = prepare_re(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}")  # at least one vowel-consonant pair
+_MEASURE_ONLY_1 = prepare_re(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}(?:{_VOWELS})?$")
+_MEASURE_2 = prepare_re(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}{_VOWELS}{_CONSONANTS}")
+_HAS_VOWEL = prepare_re(f"^(?:{_CONSONANTS})?[aeiouy]")
+_DOUBLED = prepare_re(r"([^aeiouylsz])\1$")
+_SHORT_END = prepare_re(f"^{_CONSONANTS}[aeiouy][^aeiouwxy]$")
 
 MIN_STEMMED_LENGTH: Final = 3  # shorter words have no ending
 MAX_STEMMED_LENGTH: Final = 40  # longer ones are not words
@@ -117,14 +118,14 @@ UNSPACED_CHARACTERS: Final = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\u1100-\u11ff\uac00-\ud7af"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
 )
-_WORD_RUN = re.compile(f"[{UNSPACED_CHARACTERS}]+|[^\\W_{UNSPACED_CHARACTERS}]+")
-_UNSPACED = re.compile(f"[{UNSPACED_CHARACTERS}]")
-_CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
-_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_WORD_RUN = prepare_re(f"[{UNSPACED_CHARACTERS}]+|[^\\W_{UNSPACED_CHARACTERS}]+")
+_UNSPACED = prepare_re(f"[{UNSPACED_CHARACTERS}]")
+_CAMEL_PART = prepare_re(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
+_CAMEL_CASE = prepare_re(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say nothing about a tool
 
 # Combining accents, Hebrew points, Arabic vowel marks.
-_ACCENT_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
+_ACCENT_MARKS = prepare_re("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
 
 _LISTS: Final = read_sections("fingerpost.narrow", "words/terms.txt")
 # Words without content: English function words and polite phrases.

@@ -14,6 +14,7 @@ from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text
+from fingerpost.regex import prepare_re
 from fingerpost.settings import Settings
 
 # The topic of a request is at its beginning and the instruction often at its end;
@@ -82,21 +83,21 @@ class Dependence(Enum):
 
 
 # The opening of a fragment: "and in Paris?"
-_FOLLOWUP_OPENING: Final = re.compile(
+_FOLLOWUP_OPENING: Final = prepare_re(
     r"^\W*(?:(?:(?:and|or|but|ok|okay|so|then|now)\s+)*(?:what|how)\s+about\b|(?:and|or|but)\b(?:\s+(?:now|then|also))?"
     r"|also\b|same\b|again\b|instead\b|ומה (?:עם|לגבי)|מה (?:עם|לגבי)|וגם|אותו הדבר|אותו דבר|שוב)",
     re.IGNORECASE,
 )
 # In Hebrew "and" is a prefix letter. Before these letters it starts a clause, not a fragment.
-_HEBREW_AND: Final = re.compile(r"^\W*ו(?=[א-ת]{2})(?!(?:ת|א|נ|י)[א-ת]{3})")
-_AGAIN: Final = re.compile(
+_HEBREW_AND: Final = prepare_re(r"^\W*ו(?=[א-ת]{2})(?!(?:ת|א|נ|י)[א-ת]{3})")
+_AGAIN: Final = prepare_re(
     r"\b(?:do|run|try|repeat|show|give|make|check) (?:it|that|this|them|the same|another|more)\b"
     r"(?: (?:again|once more|for|with|in|on|of)\b|\W*$)"
     r"|^\W*(?:the same|same|again|once more|one more|another|another one|next|more)\b"
     r"|(?<!\w)(?:עוד (?:אחד|אחת|פעם)|שוב|אותו (?:הדבר|דבר)|גם ל|תעשה (?:אותו|את אותו))",
     re.IGNORECASE,
 )
-_POINTING: Final = re.compile(
+_POINTING: Final = prepare_re(
     r"\b(?:it|its|that|this|those|these|them|they|he|she|him|her|there|one|ones|same|former|latter|previous|"
     r"above|again|instead|then|both|first|second|third|last one)\b"
     r"|(?<!\w)(?:אותו|אותה|אותם|אותן|זה|זאת|זו|אלה|אלו|שם|מהם|מהן|לו|לה|להם|הקודם|הקודמת|"
@@ -105,16 +106,16 @@ _POINTING: Final = re.compile(
     re.IGNORECASE,
 )
 # In "there is", "is it raining", "what time is it" these words refer to nothing.
-_EXPLETIVES: Final = re.compile(
+_EXPLETIVES: Final = prepare_re(
     r"\b(?:is|are|was|were) there\b|\bthere(?:'s| is| are| was| were)\b|\btime is it\b|\bit's \d"
     r"|\b(?:is|was|will) it (?:be )?(?:rain|snow|warm|cold|hot|sunny|windy|late|true|possible|safe|ok|worth)"
     r"|\b(?:that|this) (?:is|i|we|you|the|are|was)\b|\b(?:this|last|next) (?:week|month|year|morning|evening)"
     r"|\bwhat is (?:this|that) called\b|(?<!\w)מה (?:זה|זאת|זו|אלה|אלו)(?!\w)|(?<!\w)(?:כמה|האם) זה(?!\w)",
     re.IGNORECASE,
 )
-_FOLLOWUP_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-_LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
-_NAMED: Final = re.compile(r"[\w-]\.[a-z]{1,5}\b|[/@\\\"“«]", re.IGNORECASE)
+_FOLLOWUP_WORD: Final = prepare_re(r"[^\W_]+(?:['’][^\W_]+)*")
+_LETTERS: Final = prepare_re(r"[^\W\d_]{2,}")
+_NAMED: Final = prepare_re(r"[\w-]\.[a-z]{1,5}\b|[/@\\\"“«]", re.IGNORECASE)
 _LOW_CONTENT_WORDS: Final = STOP_WORDS | _WORDS["low content"]
 
 
@@ -194,7 +195,7 @@ _QUESTION_WORD: Final = (
     r"(?:who|where|when|why)(?:'s|\s+(?:is|are|was|were|do|does|did|can|could|will|would|should))\b)"
 )
 
-_ENGLISH_JOINT: Final = re.compile(
+_ENGLISH_JOINT: Final = prepare_re(
     r"[,;]?\s+(?:and|but)\s+(?:then|also|finally|lastly|after\s+that|afterwards)\b,?\s+"
     r"|[,;]\s+(?:then|after\s+that|afterwards|plus)\s+"
     rf"|,\s+(?:and\s+)?(?={_VERB})"
@@ -203,11 +204,11 @@ _ENGLISH_JOINT: Final = re.compile(
     re.IGNORECASE,
 )
 _HEBREW_VERBS: Final = "|".join(sorted(_WORDS["hebrew verbs"]))
-_HEBREW_JOINT: Final = re.compile(
+_HEBREW_JOINT: Final = prepare_re(
     r",?\s+(?:ואז|וגם|ואחר\s+כך|ואחרי\s+זה|ואחרי\s+כן|ולאחר\s+מכן|ובנוסף|ולבסוף|וכן)\s+"
     rf"|,?\s+(?=ו(?:{_HEBREW_VERBS})\b)"
 )
-_OTHER_JOINT: Final = re.compile(
+_OTHER_JOINT: Final = prepare_re(
     r"[,;，]?\s*(?:然后|接着|并且|同时|另外|此外|最后再|それから|そして|그리고|그런\s다음)"
     r"|,?\s+(?:y\s+luego|y\s+después|et\s+ensuite|et\s+puis|und\s+dann|und\s+danach|e\s+poi|e\s+depois|en\s+dan|"
     r"а\s+затем|и\s+затем|и\s+потом)\s+",
@@ -216,18 +217,18 @@ _OTHER_JOINT: Final = re.compile(
 _JOINTS: Final = {"en": _ENGLISH_JOINT, "he": _HEBREW_JOINT}
 
 # Not after a single letter ("J.K. Rowling", "10 a.m.").
-_SENTENCE_END: Final = re.compile(
+_SENTENCE_END: Final = prepare_re(
     r"(?<=\w\w[.!?])\s+|(?<=[!?])\s+|(?<=[\d)\]\"'”’][.!?])\s+(?=[A-Z])|(?<=[;。！？；])\s*|\n+"
 )
-_LIST_ITEM: Final = re.compile(r"^\s*(?:\(?\d{1,2}[.):]|[-*•–])\s+(?=\S)", re.MULTILINE)
-_INLINE_LIST_ITEM: Final = re.compile(r"(?:^|(?<=[\s:;,.]))\(?[1-9][).]\s+(?=\S)")
+_LIST_ITEM: Final = prepare_re(r"^\s*(?:\(?\d{1,2}[.):]|[-*•–])\s+(?=\S)", re.MULTILINE)
+_INLINE_LIST_ITEM: Final = prepare_re(r"(?:^|(?<=[\s:;,.]))\(?[1-9][).]\s+(?=\S)")
 
 _NEED_OPENING: Final = (
     r"(?:and|also|additionally|furthermore|moreover|besides|finally|lastly|then|next|first|firstly|secondly|"
     r"second|third|afterwards|after\s+that|oh|hey|hi|hello|ok|okay|so|now|plus|lastly|moreover|in\s+addition)"
     r"\b,?\s*"
 )
-_ASKS_SOMETHING: Final = re.compile(
+_ASKS_SOMETHING: Final = prepare_re(
     rf"^(?:{_NEED_OPENING})*{_POLITE_OPENING}(?:{_ANY_VERB}|what|which|who|whose|when|where|how|is|are|"
     r"does|do|did|will|has|have|show|let's)\b"
     r"|\b(?:can|could|would|will)\s+(?:you|u|we)\b"
@@ -240,11 +241,11 @@ _ASKS_SOMETHING: Final = re.compile(
 
 # A part with only these words ("can you help me with that?") is not a separate need.
 _EMPTY_PIECE_WORDS: Final = STOP_WORDS | _WORDS["empty"]
-_SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
-_WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # long white space would make the joint patterns slow
+_SPLIT_WORD: Final = prepare_re(r"[^\W\d_]+|\d+")
+_WIDE_GAP: Final = prepare_re(r"[^\S\n]{20,}")  # long white space would make the joint patterns slow
 
 
-_SQL_STATEMENT: Final = re.compile(
+_SQL_STATEMENT: Final = prepare_re(
     r"(?:(?:[Pp]lease|[Rr]un|[Ee]xecute|this|the|sql|SQL|query:?|statement:?) ){0,5}"
     r"(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|ALTER|PRAGMA) [^\n]*"
 )
@@ -278,7 +279,7 @@ def _split_list_items(text: str) -> list[str]:
 
 
 # The result of the part before is to be shown: "open the page and tell me what it says".
-_SHOWN_RESULT: Final = re.compile(
+_SHOWN_RESULT: Final = prepare_re(
     r"(?:show|tell|give|print|read|display)(?: me| us)? (?:it|them|that"
     r"|the (?:text|contents?|results?|output|answer)|what (?:it|they|that|there|is|'s)\b[^,;]{0,25})[.?!]?$",
     re.IGNORECASE,

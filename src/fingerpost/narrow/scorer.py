@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from itertools import islice
@@ -13,6 +12,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, Message, Signals, ToolCard
 from fingerpost.records.json import to_valid_text
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_properties
 
 if TYPE_CHECKING:  # importing numpy takes 0.1 seconds, so only narrowing imports it
@@ -150,20 +150,20 @@ MAX_REQUEST_LENGTH: Final = 8000
 MAX_SENTENCES: Final = 4
 
 # Control, zero-width, direction and private-use characters: invisible, and able to hide text.
-_NOT_TEXT = re.compile(
+_NOT_TEXT = prepare_re(
     "[\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\ue000-\uf8ff\U000e0000-\U000e0fff]+"
 )
-_SPACES = re.compile(r"\s+")
+_SPACES = prepare_re(r"\s+")
 
 # `HTTPServer` and `getUser` are two words, `mp3` is one; `_`, `-`, `.` and `/` separate words.
-_NAME_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_A-Za-z]+")
+_NAME_WORD = prepare_re(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_A-Za-z]+")
 
-_SENTENCE_END = re.compile(r"(?<=[.!?;。！？；])\s+|(?<=[。！？；])|\n+")
+_SENTENCE_END = prepare_re(r"(?<=[.!?;。！？；])\s+|(?<=[。！？；])|\n+")
 MIN_SENTENCE_WORDS: Final = 3
 MIN_SENTENCE_LENGTH: Final = 25
 MIN_UNSPACED_LENGTH: Final = 6  # characters, in scripts without spaces
-_UNSPACED = re.compile(
+_UNSPACED = prepare_re(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 

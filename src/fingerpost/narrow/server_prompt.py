@@ -19,6 +19,7 @@ from fingerpost.llm.content import as_mapping, strip_reasoning
 from fingerpost.records import Json, JsonObject, Message, ToolCard
 from fingerpost.records.json import to_valid_text
 from fingerpost.redaction import scrub
+from fingerpost.regex import prepare_re
 from fingerpost.settings import SmartRoutingSettings
 
 MAX_SEARCHED_TEXT_LENGTH: Final = 20_000
@@ -26,9 +27,9 @@ _MIN_LENGTH_IN_TEXT: Final = 3  # a server named "a" must not match the article
 _MIN_LENGTH_TO_GUESS: Final = 4
 _MIN_NAME_SIMILARITY: Final = 0.82
 
-_SERVER_WORD: Final = re.compile(r"[^\W_]+")
-_CAMEL_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NAME_REMARK: Final = re.compile(r"\s*(?:[(:–—=]|\s-\s).*", re.DOTALL)
+_SERVER_WORD: Final = prepare_re(r"[^\W_]+")
+_CAMEL_BOUNDARY: Final = prepare_re(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAME_REMARK: Final = prepare_re(r"\s*(?:[(:–—=]|\s-\s).*", re.DOTALL)
 _SERVER_AFFIXES: Final = frozenset({"mcp", "server", "servers", "the"})
 
 
@@ -268,10 +269,10 @@ _ACCEPTED_SCHEMA: Final = {
 }
 _BARE_LIST_SCHEMA: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 
-_TRUNCATED_LIST: Final = re.compile(r'"relevant_servers"\s*:\s*\[([^\[\]]*)')
-_STRING: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"')
-_BULLET: Final = re.compile(r"^\s*(?:[-*•–+]|\(?\d{1,3}[.):])\s+")
-_LIST_BREAK: Final = re.compile(r"[\n,;|]+|\s+(?:and|und|et|y|e|וגם)\s+")
+_TRUNCATED_LIST: Final = prepare_re(r'"relevant_servers"\s*:\s*\[([^\[\]]*)')
+_STRING: Final = prepare_re(r'"((?:[^"\\]|\\.)*+)"')
+_BULLET: Final = prepare_re(r"^\s*(?:[-*•–+]|\(?\d{1,3}[.):])\s+")
+_LIST_BREAK: Final = prepare_re(r"[\n,;|]+|\s+(?:and|und|et|y|e|וגם)\s+")
 
 MAX_NAMES: Final = 500
 MAX_REPLY_LENGTH: Final = 20_000

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
+from fingerpost.regex import prepare_re
 
 MAX_TEXT_LENGTH: Final = 4_096  # of a value that is a URL or a host
 _MAX_SCHEME_LENGTH: Final = 80
@@ -22,18 +23,18 @@ MAX_DEPTH: Final = 20
 MAX_VALUES: Final = 10_000
 
 _DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21}
-_URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?//[^/?#\s]", re.IGNORECASE)
-_EMBEDDED_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;)]{1,300}", re.IGNORECASE)
-_BARE_HOST: Final = re.compile(
+_URL: Final = prepare_re(r"(?:[a-z][a-z0-9+.-]{0,30}:)?//[^/?#\s]", re.IGNORECASE)
+_EMBEDDED_URL: Final = prepare_re(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;)]{1,300}", re.IGNORECASE)
+_BARE_HOST: Final = prepare_re(
     r"(?:[^/@\s]*@)?(?P<host>\[[0-9a-f:.%]+\]|[^\s:/@?#]+)(?::(?P<port>\d{1,5}))?(?:[/?#].*)?", re.IGNORECASE
 )
-_SLASHES: Final = re.compile(r"^(https?|wss?|ftp):/*", re.IGNORECASE)  # browsers accept any number of slashes
-_HOST_WORD: Final = re.compile(
+_SLASHES: Final = prepare_re(r"^(https?|wss?|ftp):/*", re.IGNORECASE)  # browsers accept any number of slashes
+_HOST_WORD: Final = prepare_re(
     r"ur[il]s?|href|link|endpoint|host(?:name)?|address|addr|server|target|site|domain|origin|webhook|proxy|ip"
 )
-_CODE_WORD: Final = re.compile(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
+_CODE_WORD: Final = prepare_re(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
 _REMOVED_CHARACTERS: Final = dict.fromkeys(map(ord, "\t\r\n\0\x0b\x0c\u200b\u00ad"))
-_WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_WORDS: Final = prepare_re(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 _LOCAL_NAMES: Final = frozenset(
     {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback", "loopback"}
@@ -43,8 +44,8 @@ _METADATA_HOSTS: Final = frozenset(
     | {"fd00:ec2::254", "168.63.129.16"}
 )
 # Public names that contain an address: 127.0.0.1.nip.io, 127-0-0-1.example.
-_ADDRESS_IN_NAME: Final = re.compile(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
-_PUBLIC_LOCAL_NAMES: Final = re.compile(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
+_ADDRESS_IN_NAME: Final = prepare_re(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
+_PUBLIC_LOCAL_NAMES: Final = prepare_re(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
 
 
 @frozen

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
 import sys
 import time
 import unicodedata
@@ -44,6 +43,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.redaction import scrub
+from fingerpost.regex import prepare_re
 
 if TYPE_CHECKING:
     from fingerpost.store.trust import DataFlowStore
@@ -63,10 +63,10 @@ MAX_SHOWN_ORIGINS: Final = 12
 MAX_NAMED: Final = 3  # arguments and tools named in a reason
 
 _SHINGLE_WORDS: Final = 4
-_IDENTIFIER = re.compile(r"[^\s\"'<>()\[\]{},;|]*[0-9@/:.][^\s\"'<>()\[\]{},;|]*")
+_IDENTIFIER = prepare_re(r"[^\s\"'<>()\[\]{},;|]*[0-9@/:.][^\s\"'<>()\[\]{},;|]*")
 _MIN_IDENTIFIER_LENGTH: Final = 6
-_SEPARATORS = re.compile(r"[/?#=&:]+")
-_WORD = re.compile(r"\w+")
+_SEPARATORS = prepare_re(r"[/?#=&:]+")
+_WORD = prepare_re(r"\w+")
 _ASCII_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _EDGES: Final = " \t\r\n.,;:!?'\"“”‘’`()[]{}<>*"
 _CONNECTORS: Final = frozenset("@/\\_-+%#=&~$")
@@ -157,7 +157,7 @@ class PersonWords:
         return (moment.hour, moment.minute) == (0, 0) or f"{moment:%H:%M}" in self.times
 
 
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
+_NUMBER = prepare_re(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
 _NUMBER_WORDS: Final = {
     word: float(number)
     for number, word in enumerate(
@@ -165,11 +165,11 @@ _NUMBER_WORDS: Final = {
         start=1,
     )
 }
-_TIME = re.compile(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
-_DURATION = re.compile(
+_TIME = prepare_re(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
+_DURATION = prepare_re(
     r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven|eight)[ -](hour|minute|min|day)s?\b"
 )
-_MOMENT = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::\d{2})?Z?)?")
+_MOMENT = prepare_re(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::\d{2})?Z?)?")
 
 
 def _list_numbers(text: str) -> Iterator[float]:

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
+from fingerpost.regex import prepare_re
 
 # Decoding `%252e` takes two rounds; more than three are never accidental.
 _MAX_DECODINGS: Final = 3
@@ -23,7 +24,7 @@ _MAX_DECODINGS: Final = 3
 # Characters that look like separators. Full-width ones are folded anyway.
 _SLASHES: Final = str.maketrans(dict.fromkeys("⁄∕⧸╱", "/") | dict.fromkeys("∖⧵⧹╲", "\\"))
 _INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf"})
-_PARENT_SEGMENT: Final = re.compile(r"[. ]*\.[. ]*\.[. ]*")
+_PARENT_SEGMENT: Final = prepare_re(r"[. ]*\.[. ]*\.[. ]*")
 
 
 def list_readings(text: str) -> tuple[str, ...]:
@@ -268,15 +269,15 @@ _PROGRAM_WORDS: Final = frozenset(
     {"command", "commands", "cmd", "script", "shell", "sql", "patch", "diff", "code", "program", "eval"}
     | {"expression"}
 )
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
+_WORDS: Final = prepare_re(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
 
-_PATH_START: Final = re.compile(r"\s*(?:[/\\~]|\.{1,2}(?:[/\\]|\s*$)|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
+_PATH_START: Final = prepare_re(r"\s*(?:[/\\~]|\.{1,2}(?:[/\\]|\s*$)|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
 # A path inside the text: `--file=/etc/passwd`, `-I../x`, `cat ~/.ssh/id_rsa`, but no web address.
-_EMBEDDED_PATH: Final = re.compile(
+_EMBEDDED_PATH: Final = prepare_re(
     r"(?:[\s=@,;'\"(\[{<>|&`]|:(?!//)|^-\w)(?:[/~]|\.\.[/\\]|\\\\|[A-Za-z]:[/\\])"
 )
-_GLOB: Final = re.compile(r"[*?\[]")
-_SPACE: Final = re.compile(r"\s")
+_GLOB: Final = prepare_re(r"[*?\[]")
+_SPACE: Final = prepare_re(r"\s")
 
 
 @frozen
@@ -355,10 +356,10 @@ _NO_LINK_ERRNOS: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR})
 # Their meaning depends on the process that reads them.
 _RELATIVE_TO_PROCESS: Final = frozenset({"/proc", "/dev/fd"})
 
-_DRIVE: Final = re.compile(r"[A-Za-z]:")
-_VARIABLE: Final = re.compile(r"(?:^|[/\\])(?:\$[A-Za-z_{(]|%[A-Za-z_]\w*%)")
-_FILE_SCHEME: Final = re.compile(r"\s*file:", re.IGNORECASE)
-_ITEM_SEPARATORS: Final = re.compile(r"[\n\r,;|]+")
+_DRIVE: Final = prepare_re(r"[A-Za-z]:")
+_VARIABLE: Final = prepare_re(r"(?:^|[/\\])(?:\$[A-Za-z_{(]|%[A-Za-z_]\w*%)")
+_FILE_SCHEME: Final = prepare_re(r"\s*file:", re.IGNORECASE)
+_ITEM_SEPARATORS: Final = prepare_re(r"[\n\r,;|]+")
 _LOCAL_HOSTS: Final = frozenset({"", "localhost"})
 
 
@@ -473,7 +474,7 @@ MAX_MENTIONS: Final = 2000
 MAX_PATH_LENGTH: Final = 32_768
 
 # A URL such as `https://…` in a path parameter is outside.
-_REMOTE_URL: Final = re.compile(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
+_REMOTE_URL: Final = prepare_re(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
 
 
 class PathPlacement(StrEnum):

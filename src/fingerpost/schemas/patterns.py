@@ -9,16 +9,17 @@ from importlib import import_module
 from typing import Final, cast
 
 from fingerpost.frozen import frozen
+from fingerpost.regex import prepare_re
 
-_FLAGS: Final = re.compile(r"\(\?([ims]{1,3})\)")
-_GROUP: Final = re.compile(r"\((?:\?(?::|P?<[A-Za-z_][A-Za-z0-9_]*>))?(?![?*])")
-_QUANTIFIER: Final = re.compile(r"[*+?]\??|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}\??")
-_UNCERTAIN_BRACE: Final = re.compile(r"\{[0-9]*,?[0-9]*\}")  # dialects read these differently
-_CODE_POINT: Final = re.compile(
+_FLAGS: Final = prepare_re(r"\(\?([ims]{1,3})\)")
+_GROUP: Final = prepare_re(r"\((?:\?(?::|P?<[A-Za-z_][A-Za-z0-9_]*>))?(?![?*])")
+_QUANTIFIER: Final = prepare_re(r"[*+?]\??|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}\??")
+_UNCERTAIN_BRACE: Final = prepare_re(r"\{[0-9]*,?[0-9]*\}")  # dialects read these differently
+_CODE_POINT: Final = prepare_re(
     r"\\(?:x(?P<two>[0-9A-Fa-f]{2})|u\{(?P<any>[0-9A-Fa-f]{1,6})\}"
     r"|u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2})|u(?P<four>[0-9A-Fa-f]{4}))"
 )
-_PROPERTY: Final = re.compile(r"\\([pP])\{(?:(?:Script|sc)=)?([A-Z][A-Za-z_]{0,30})\}")
+_PROPERTY: Final = prepare_re(r"\\([pP])\{(?:(?:Script|sc)=)?([A-Z][A-Za-z_]{0,30})\}")
 _SET_OPERATORS: Final = ("[:", "[.", "[=", "&&", "--", "~~", "||")  # set operations in some dialects
 _CONTROL_CODES: Final = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 

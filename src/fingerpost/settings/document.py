@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import NoReturn, cast
 
 from fingerpost.frozen import frozen
+from fingerpost.regex import prepare_re
 from fingerpost.settings.problems import KeyPath, Problem, ValueOrigin
 
 # Deeper than any setting. Below it, the line of the enclosing key is used.
 _MAX_NESTING = 16
 
-_PIECE = re.compile(
+_PIECE = prepare_re(
     r'"(?:[^"\\\r\n]|\\.)*"|//[^\r\n]*|/\*.*?\*/|[ \t\r\n]+|[{}\[\],:]|[^\s{}\[\],:"/]+|.', re.DOTALL
 )
-_NOT_NEWLINE = re.compile(r"[^\r\n]")
+_NOT_NEWLINE = prepare_re(r"[^\r\n]")
 
 
 def to_plain_json(text: str) -> str:
@@ -109,9 +110,9 @@ def _get_path(frames: list[_JsonFrame]) -> KeyPath:
     return tuple(frame.key for frame in frames if frame.key is not None)
 
 
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_SPACE = re.compile(r"[ \t]*")
-_STRING = re.compile(
+_BLANK = prepare_re(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACE = prepare_re(r"[ \t]*")
+_STRING = prepare_re(
     r"""
       \"{3}(?:[^"\\]|\\.|"{1,2}(?!"))*\"{3,5}
     | '{3}(?:[^']|'{1,2}(?!'))*'{3,5}
@@ -120,8 +121,8 @@ _STRING = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_SCALAR = re.compile(r"[^,\]}#\r\n]*")
+_BARE_KEY = prepare_re(r"[A-Za-z0-9_-]+")
+_SCALAR = prepare_re(r"[^,\]}#\r\n]*")
 
 
 def find_toml_lines(text: str) -> dict[KeyPath, int]:
@@ -251,7 +252,7 @@ class _TomlScanner:
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
 
-_TOML_PLACE = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+_TOML_PLACE = prepare_re(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
 
 
 @frozen
@@ -394,7 +395,7 @@ def _find_open_bracket(plain: str) -> str:
     return missing[-1]
 
 
-_JSON_BRACKETS = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]')
+_JSON_BRACKETS = prepare_re(r'"(?:\\.|[^"\\])*"|[{}\[\]]')
 
 
 def _find_toml_fix(message: str, text: str, line: int) -> str:
@@ -430,15 +431,15 @@ def _build_problem(file: str, line: int | None, message: str, fix: str) -> Probl
     return Problem(message=message, fix=fix, origin=ValueOrigin(kind="file", file=file, line=line))
 
 
-_DOTENV_LINE = re.compile(
+_DOTENV_LINE = prepare_re(
     r"""
     (?:export\s+)? (?P<name>[A-Za-z_][A-Za-z0-9_.-]*) \s*=\s*
     (?: "(?P<double>(?:[^"\\]|\\.)*)"\s*(?:\#.*)? | '(?P<single>[^']*)'\s*(?:\#.*)? | (?P<plain>.*) )
     """,
     re.VERBOSE | re.DOTALL,
 )
-_DOTENV_COMMENT = re.compile(r"(?:^|\s)#")
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_DOTENV_COMMENT = prepare_re(r"(?:^|\s)#")
+_ESCAPE = prepare_re(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 

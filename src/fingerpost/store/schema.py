@@ -30,12 +30,13 @@ from fingerpost.data_files import read_data_text
 from fingerpost.errors import StoreTooNew
 from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
+from fingerpost.regex import prepare_re
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
-_UNSTORABLE = re.compile("[\\\\\x00\ud800-\udfff]")
-_ESCAPED = re.compile(r"\\([0-9a-f]{4})")
+_UNSTORABLE = prepare_re("[\\\\\x00\ud800-\udfff]")
+_ESCAPED = prepare_re(r"\\([0-9a-f]{4})")
 
 if TYPE_CHECKING:
     _Moment = TypeDecorator[datetime]
@@ -468,8 +469,8 @@ _DIALECT_TYPES = {
     "sqlite": {"counted": "INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL", "bytes": "BLOB"},
     "postgresql": {"counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytes": "BYTEA"},
 }
-_STEP_HEADING = re.compile(r"^-- step (\d+) ?(\w*)$", re.MULTILINE)
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_STEP_HEADING = prepare_re(r"^-- step (\d+) ?(\w*)$", re.MULTILINE)
+_COMMENT = prepare_re(r"^--.*\n", re.MULTILINE)
 
 
 @frozen(kw_only=False)

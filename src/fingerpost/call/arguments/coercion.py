@@ -14,6 +14,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, RepairKind, find_json_problem
 from fingerpost.records.json import parse_strict_json
 from fingerpost.redaction import MASK, is_secret_name, scrub, scrub_json
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import SchemaNode, is_list, is_object, is_of_type
 
 MAX_DEPTH: Final = 32  # the library needs several stack frames per level
@@ -155,11 +156,11 @@ def _parse_python(text: str) -> object:
 MAX_NUMBER_LENGTH: Final = 60
 _MAX_EXACT_INTEGER: Final = 2**53  # larger floats do not identify one integer
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_INTEGER = prepare_re(r"[+-]?[0-9]+")
+_NUMBER = prepare_re(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
+_THOUSANDS = prepare_re(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 # `1,234` is 1.234 in many countries. Two groups, or a point after them, are unambiguous.
-_SURE_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3}){2,}(?:\.[0-9]+)?|,[0-9]{3}\.[0-9]+)")
+_SURE_THOUSANDS = prepare_re(r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3}){2,}(?:\.[0-9]+)?|,[0-9]{3}\.[0-9]+)")
 
 _TRUE_WORDS: Final = frozenset({"true", "yes", "on", "1", "y", "t"})
 _FALSE_WORDS: Final = frozenset({"false", "no", "off", "0", "n", "f"})
@@ -258,9 +259,9 @@ def read_whole_float(value: float) -> ScalarReading | None:
     return None
 
 
-_ISO = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_ASKS_FOR_ISO = re.compile(r"\bYYYY-MM-DD\b", re.IGNORECASE)
-_ASKS_FOR_MORE = re.compile(r"\bYYYY-MM-DD[T ]?H|\bHH:MM|\bMM/DD|\bDD/MM|\bMM-DD-|\bDD-MM-", re.IGNORECASE)
+_ISO = prepare_re(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ASKS_FOR_ISO = prepare_re(r"\bYYYY-MM-DD\b", re.IGNORECASE)
+_ASKS_FOR_MORE = prepare_re(r"\bYYYY-MM-DD[T ]?H|\bHH:MM|\bMM/DD|\bDD/MM|\bMM-DD-|\bDD-MM-", re.IGNORECASE)
 
 
 def requires_iso_date(form: str, description: str) -> bool:
@@ -276,7 +277,7 @@ def is_iso_date(text: str) -> bool:
 
 
 _SEPARATORS: Final = (",", ";", "\n", "|")
-_JSON_IN_STRING = re.compile(
+_JSON_IN_STRING = prepare_re(
     r"\bJSON[- ](?:string|text|encoded)|\b(?:stringified|serialized) JSON", re.IGNORECASE
 )
 _TYPES_WITHOUT_SEPARATORS: Final = frozenset({"integer", "number", "boolean"})

@@ -21,22 +21,23 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.records.json import LARGE_SIZE, parse_in_steps, parse_strict_json, refuse_constant
 from fingerpost.redaction import scrub
+from fingerpost.regex import prepare_re
 
 # Longer JSON is trimmed as text: parsing it would need many times its size in memory.
 MAX_PARSED_LENGTH: Final = 16_000_000
 _SAMPLE_LENGTH: Final = 6_000
 MIN_TABLE_ROWS: Final = 4  # lines; shorter texts are no table or log
 
-_HTML_START = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_TAGS = re.compile(
+_HTML_START = prepare_re(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_TAGS = prepare_re(
     r"</?(?:div|p|span|a|li|ul|table|tr|td|h[1-6]|br|img|section)\b[^<>]{0,500}>", re.IGNORECASE
 )
-_TABLE_RULE = re.compile(r"\s*+\|?\s*+:?-{2,}+:?\s*+(?:\|\s*+:?-{2,}+:?\s*+)*\|?\s*+")
-_LOG_LINE = re.compile(
+_TABLE_RULE = prepare_re(r"\s*+\|?\s*+:?-{2,}+:?\s*+(?:\|\s*+:?-{2,}+:?\s*+)*\|?\s*+")
+_LOG_LINE = prepare_re(
     r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d"
     r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b)"
 )
-_GAP = re.compile(r"\t| {2,}")
+_GAP = prepare_re(r"\t| {2,}")
 
 
 class TextShape(StrEnum):
@@ -311,7 +312,7 @@ def parse_result(data: bytes) -> JsonObject:
 FENCE_TOKENS: Final = 120  # maximum for the lines around the text
 _MAX_TOOL_TOKENS: Final = 40  # tokens
 _MAX_INSPECTED_LENGTH: Final = 50_000  # characters at each end
-_FENCE_END = re.compile(r"</data-[0-9a-f]")
+_FENCE_END = prepare_re(r"</data-[0-9a-f]")
 
 
 def fence_as_data(text: str, tool: str) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 from fingerpost.call.digest.tokens import clip_to_tokens, count_tokens, count_tokens_within, estimate_tokens
 from fingerpost.catalog.words import STOP_WORDS, parse_word_set, split_words, take_distinct, to_singular
 from fingerpost.frozen import frozen
+from fingerpost.regex import prepare_re
 
 MAX_STEMS: Final = 16
 _MIN_WORD_LENGTH: Final = 2
@@ -60,7 +61,7 @@ def score_texts(texts: Sequence[str], stems: Sequence[str]) -> list[float]:
 
 MAX_PAGE_LENGTH: Final = 2_000_000  # characters of a page; the rest is rarely text
 
-_TAG = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9]*)|[!?])")  # a bare `<`, as in `a < b`, is no tag
+_TAG = prepare_re(r"<(?:/?([a-zA-Z][a-zA-Z0-9]*)|[!?])")  # a bare `<`, as in `a < b`, is no tag
 _HIDDEN_ELEMENTS: Final = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe"})
 _BLOCK_ELEMENTS: Final = parse_word_set(
     "p div section article main header footer nav aside ul ol table tr br hr form blockquote pre "
@@ -75,8 +76,8 @@ _ELEMENT_PREFIXES: Final = {
     "h3": "\n### ",
     "h4": "\n#### ",
 }
-_BLANKS = re.compile(r"[ \t\r\f\v]+")
-_BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
+_BLANKS = prepare_re(r"[ \t\r\f\v]+")
+_BLANK_LINES = prepare_re(r"\n[ \t]*(?:\n[ \t]*)+")
 
 
 def extract_page_text(page: str) -> str:
@@ -131,8 +132,8 @@ _MAX_HITS: Final = 40
 _MAX_PIECE_LENGTH: Final = 500
 _MIN_PIECE_LENGTH: Final = 80
 
-_SENTENCE_END = re.compile(r"[.!?;:…]\s|\s")
-_ERROR_WORD = re.compile(r"\b(?:error|fatal|critical|exception|traceback|panic|failed|failure)\b")
+_SENTENCE_END = prepare_re(r"[.!?;:…]\s|\s")
+_ERROR_WORD = prepare_re(r"\b(?:error|fatal|critical|exception|traceback|panic|failed|failure)\b")
 _ERROR_WORD_SCORE: Final = 0.5
 
 

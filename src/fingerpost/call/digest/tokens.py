@@ -16,10 +16,10 @@ Two tested properties:
 from __future__ import annotations
 
 import math
-import re
 from typing import Final
 
 from fingerpost.catalog.tool_names import INVISIBLE
+from fingerpost.regex import prepare_re
 
 # For longer text, samples of the beginning, middle and end are counted.
 MAX_EXACT_LENGTH: Final = 200_000
@@ -27,19 +27,19 @@ _SAMPLE_LENGTH: Final = 20_000
 _SAMPLE_COUNT: Final = 5
 _BLOCK_LENGTH: Final = 1_024
 
-_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NON_ASCII = prepare_re(r"[^\x00-\x7f]+")
 
 # Invisible characters are priced like the escapes shown instead (`\\u200b`).
-_INVISIBLE = re.compile(f"[{INVISIBLE}]")
+_INVISIBLE = prepare_re(f"[{INVISIBLE}]")
 _INVISIBLE_PRICE: Final = 8.0
 
 # Price of one character by script: the first range that contains it.
 _SCRIPTS: Final = (
-    (re.compile("[\u00a0-\u024f]"), 1.0),  # Latin with accents
-    (re.compile("[\u0250-\u04ff]"), 0.65),  # Greek, Cyrillic
-    (re.compile("[\u0590-\u06ff]"), 1.1),  # Hebrew, Arabic
-    (re.compile("[\u2000-\u206f]"), 1.0),  # dashes, quotation marks
-    (re.compile("[\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]"), 1.5),  # Chinese, Japanese, Korean
+    (prepare_re("[\u00a0-\u024f]"), 1.0),  # Latin with accents
+    (prepare_re("[\u0250-\u04ff]"), 0.65),  # Greek, Cyrillic
+    (prepare_re("[\u0590-\u06ff]"), 1.1),  # Hebrew, Arabic
+    (prepare_re("[\u2000-\u206f]"), 1.0),  # dashes, quotation marks
+    (prepare_re("[\u3000-\u30ff\u4e00-\u9fff\uac00-\ud7af\uff00-\uffef]"), 1.5),  # Chinese, Japanese, Korean
 )
 _OTHER_PRICE: Final = 2.5
 
@@ -72,12 +72,12 @@ class _RunPrices(dict[int, float]):
 
 # Each with the class of its characters, see below.
 _RUNS: Final = (
-    ("a", re.compile(r"[A-Z]?[a-z]+"), _RunPrices(each=1 / 6, least=1.0)),
-    ("A", re.compile(r"[A-Z]+(?![a-z])"), _RunPrices(each=0.5, least=1.0)),
-    (".", re.compile(r"[!-/:-@\[-^`{-~]+"), _RunPrices(each=0.5, least=1.0)),
-    ("0", re.compile(r"[0-9]+"), _RunPrices(each=0.85)),  # some vocabularies have one token per digit
-    (" ", re.compile(r"[ _]+"), _RunPrices(each=0.1, often=1 / 64)),
-    ("\n", re.compile(r"[\t\n\r]+"), _RunPrices(each=0.4, often=1 / 32)),
+    ("a", prepare_re(r"[A-Z]?[a-z]+"), _RunPrices(each=1 / 6, least=1.0)),
+    ("A", prepare_re(r"[A-Z]+(?![a-z])"), _RunPrices(each=0.5, least=1.0)),
+    (".", prepare_re(r"[!-/:-@\[-^`{-~]+"), _RunPrices(each=0.5, least=1.0)),
+    ("0", prepare_re(r"[0-9]+"), _RunPrices(each=0.85)),  # some vocabularies have one token per digit
+    (" ", prepare_re(r"[ _]+"), _RunPrices(each=0.1, often=1 / 64)),
+    ("\n", prepare_re(r"[\t\n\r]+"), _RunPrices(each=0.4, often=1 / 32)),
 )
 _INVISIBLE_CLASS: Final = "?"
 # Maps every ASCII character to the first of its class, to see which kinds of runs occur.

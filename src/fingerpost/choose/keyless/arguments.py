@@ -47,6 +47,7 @@ from fingerpost.records import (
     Signals,
     ToolCard,
 )
+from fingerpost.regex import prepare_re
 
 
 @frozen
@@ -103,12 +104,12 @@ class FillState:
 
 MAX_LISTED_OPTIONS: Final = 200
 MIN_OPTION_LENGTH: Final = 3  # letters; `in`, `no` and `it` are codes but also common words
-_OPTION_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_OPTION_WORD = prepare_re(r"[^\W_]+(?:['’][^\W_]+)*")
 _SKIPPED_WORDS: Final = parse_word_set("by as in is to the a an with of for on at be")
 _OPTION_ARTICLES: Final = parse_word_set("the a an any all its their also")
 _NEGATIONS: Final = parse_word_set("not don't dont no without never doesn't לא בלי ללא")
 _UNIT_WORDS: Final = parse_word_set("km cm mm kg mg ml lb oz ft gb mb kb tb hz kw")
-_SWITCH_SUFFIX = re.compile(r"^ (?:mode|on|off|enabled|disabled)\b", re.IGNORECASE)
+_SWITCH_SUFFIX = prepare_re(r"^ (?:mode|on|off|enabled|disabled)\b", re.IGNORECASE)
 
 
 def find_option_values(
@@ -232,13 +233,13 @@ def _is_same_stem(text: str, wanted: str) -> bool:
 
 
 _NAME_ENDINGS: Final = parse_word_set("name id number key line")  # "table 'users'" names `table_name`
-_QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'|`([^`\n]{1,1000})`")
-_VALUE_TOKEN = re.compile(r"[^\s,;\"'`]{1,300}")
-_LINE_REST = re.compile(r"[^\n]{1,2000}")
-_NEXT_PAIR = re.compile(r"[,;]? \w{2,30} ?[:=]")
-_BETWEEN_NAME_AND_VALUE = re.compile(r"\s{0,2}(?:(?:is|of|to|the|as|:|=)\s{1,2}){0,2}[\"'`“‘«„]?$")
+_QUOTED = prepare_re(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'|`([^`\n]{1,1000})`")
+_VALUE_TOKEN = prepare_re(r"[^\s,;\"'`]{1,300}")
+_LINE_REST = prepare_re(r"[^\n]{1,2000}")
+_NEXT_PAIR = prepare_re(r"[,;]? \w{2,30} ?[:=]")
+_BETWEEN_NAME_AND_VALUE = prepare_re(r"\s{0,2}(?:(?:is|of|to|the|as|:|=)\s{1,2}){0,2}[\"'`“‘«„]?$")
 _CALLED_PATTERN: Final = r"(?:called|named|בשם) [\"'`]?([^\s,;\"'`?!]{1,100})"
-_IDENTIFIER = re.compile(r"[A-Za-z]\w{0,60}(?:_\w{1,60}|[a-z][A-Z]\w{0,60})")
+_IDENTIFIER = prepare_re(r"[A-Za-z]\w{0,60}(?:_\w{1,60}|[a-z][A-Z]\w{0,60})")
 _BOOLEAN_WORDS: Final = {
     "true": True,
     "yes": True,
@@ -250,7 +251,7 @@ _BOOLEAN_WORDS: Final = {
     "0": False,
 }
 _HEBREW_NOUNS: Final = get_lines("hebrew_nouns")
-_SECRET_WORDS: Final = re.compile(
+_SECRET_WORDS: Final = prepare_re(
     r"(?:password|passwd|passphrase|secret|token|api[ _-]?key|pin|סיסמה|סיסמא)(?: is|:|=)? ?[\"'`]?",
     re.IGNORECASE,
 )
@@ -397,7 +398,7 @@ def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[Assig
                 yield _build_assignment(slot, match[1], match.start(1), match.end(1))
 
 
-_NAME_END = re.compile(r"[?.!]?$|[?.!,;]\s|\s(?:in|of|on|from|to|and|with|for|please|by|at|as)\b")
+_NAME_END = prepare_re(r"[?.!]?$|[?.!,;]\s|\s(?:in|of|on|from|to|and|with|for|please|by|at|as)\b")
 _UNNAMED_BEFORE: Final = parse_word_set("which what any a an no each every whose how")
 _NOT_NAMES: Final = parse_word_set(
     "exist exists contain contains look looks work works have has need needs structure schema layout"
@@ -426,7 +427,7 @@ def _build_assignment(
 _MAX_ROUNDS: Final = 12
 _COPY_NAMES: Final = frozenset({"cc", "bcc"})
 _VALUE_ARTICLES: Final = parse_word_set("of for the from by to in a an my with")
-_OPERATOR_BETWEEN = re.compile(r"^\s?(?:and|plus|\+|times|\*|×|ו-?|ועוד|,)\s?$")
+_OPERATOR_BETWEEN = prepare_re(r"^\s?(?:and|plus|\+|times|\*|×|ו-?|ועוד|,)\s?$")
 _ORDERED_NAMES: Final = (
     ("a", "b"),
     ("x", "y"),
@@ -514,8 +515,8 @@ def _is_value_eligible(state: FillState, slot: ParameterSlot, value: RequestValu
     return has_matching_role(slot, value, state.values, state.slots)
 
 
-_FILE_SUFFIX = re.compile(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
-_GLOB_MARK = re.compile(r"[*?\[]")
+_FILE_SUFFIX = prepare_re(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
+_GLOB_MARK = prepare_re(r"[*?\[]")
 
 
 def _has_glob(state: FillState) -> bool:
@@ -601,7 +602,7 @@ def _are_ordered(wanted: list[ParameterSlot]) -> bool:
     )
 
 
-_BETWEEN_TIME_AND_PLACE = re.compile(r",? (?:in |at |time in |o'clock in )?", re.IGNORECASE)
+_BETWEEN_TIME_AND_PLACE = prepare_re(r",? (?:in |at |time in |o'clock in )?", re.IGNORECASE)
 
 
 def _assign_zones_by_time(state: FillState) -> None:
@@ -621,7 +622,7 @@ def _assign_zones_by_time(state: FillState) -> None:
         state.assign(slots[role], zone.reading, reason, (zone.start, zone.end))
 
 
-_LINE_RANGE = re.compile(r"\blines? (\d{1,9}) ?(?:to|through|until|-|–) ?(\d{1,9})\b", re.IGNORECASE)
+_LINE_RANGE = prepare_re(r"\blines? (\d{1,9}) ?(?:to|through|until|-|–) ?(\d{1,9})\b", re.IGNORECASE)
 
 
 def _assign_line_range(state: FillState) -> None:
@@ -634,7 +635,7 @@ def _assign_line_range(state: FillState) -> None:
         state.assign(last, int(found[2]), "the request names the lines", found.span(2))
 
 
-_CALLED_PATH = re.compile(
+_CALLED_PATH = prepare_re(
     r"\b(?:file|folder|directory) (?:called|named) [\"'`]?(?P<name>[^\s,;\"'`?!]{1,100})", re.IGNORECASE
 )
 
@@ -656,41 +657,41 @@ def _assign_path_by_name(state: FillState) -> None:
 
 MAX_PHRASE_LENGTH: Final = 200
 
-_SEARCH_FOR = re.compile(
+_SEARCH_FOR = prepare_re(
     r"\b(?:(?:search|searching|look|looking|query|lookup)\b(?P<where>[^\n.?!]{0,60}?) (?:for|about|on)"
     r"|find\b[^\n.?!]{0,60}? about) "
     r"(?P<what>[^\n]{2,300})",
     re.IGNORECASE,
 )
-_SEARCH_ABOUT = re.compile(
+_SEARCH_ABOUT = prepare_re(
     r"\b(?:say|says|know|have|anything|something|information|info|notes?|pages?|mention|mentions"
     r"|write|wrote|written|remember|decided?|noted|recorded) (?:down )?(?:about|on) "
     r"(?P<what>[^\n]{2,300})",
     re.IGNORECASE,
 )
-_SEARCH_MENTIONING = re.compile(
+_SEARCH_MENTIONING = prepare_re(
     r"\b(?:which|what|find|show me|list)\b[^\n.?!]{0,30}?\b(?:files?|notes?|documents?|pages?|places)\b"
     r"(?: (?:that|which|where))? (?:mentions?|contains?|speaks? of|refers? to) (?P<what>[^\n]{2,300})",
     re.IGNORECASE,
 )
-_SEARCH_WHERE = re.compile(
+_SEARCH_WHERE = prepare_re(
     r"^\W{0,5}where (?:is|are|was|were) (?P<what>[^\n?]{2,200}?) "
     r"(?:described|documented|explained|written(?: down)?|noted|recorded|mentioned)\b",
     re.IGNORECASE,
 )
-_SEARCH_HEBREW = re.compile(
+_SEARCH_HEBREW = prepare_re(
     r"(?:^|\s)(?:חפשי?|תחפשי?|לחפש|מצאי?|תמצאי?|למצוא)(?P<where>[^\n.?!]{0,60}?)"
     r" (?:על|אחר|את) (?P<what>[^\n]{2,300})"
     r"|(?:^|\s)(?:כתבתי|כתבנו|רשמתי|רשמנו|החלטנו|סיכמנו|תיעדנו) על (?P<topic>[^\n]{2,300})"
 )
-_PHRASE_LEAD = re.compile(
+_PHRASE_LEAD = prepare_re(
     r"^(?:the )?(?:information|info|anything|everything|something|details|מידע|משהו) (?:about|on|על) "
 )
-_TAIL_END = re.compile(r"[\s,]{1,3}(?:please|thanks|thank you|בבקשה|תודה)[.!?]{0,3}$", re.IGNORECASE)
-_PLACE_SUFFIX = re.compile(
+_TAIL_END = prepare_re(r"[\s,]{1,3}(?:please|thanks|thank you|בבקשה|תודה)[.!?]{0,3}$", re.IGNORECASE)
+_PLACE_SUFFIX = prepare_re(
     r"^(?P<what>.{2,200}) (?:in|from|on|inside|within) (?:my|the|our) (?P<place>[\w ]{2,40})$"
 )
-_FURTHER_CLAUSE = re.compile(
+_FURTHER_CLAUSE = prepare_re(
     r"(?:,|\band\b|\bthen\b|;)\s{1,2}(?:then |also )?"
     r"(?:send|email|e-mail|mail|delete|remove|save|write|tell|show|open"
     r"|give|make|create|summari[sz]e|translate|read|print|list|put|add|copy|move|post|explain|compare|sort|count|let"
@@ -698,10 +699,10 @@ _FURTHER_CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _EMPTY_PHRASES: Final = get_words("empty_phrases")
-_DANGLING_WORDS = re.compile(
+_DANGLING_WORDS = prepare_re(
     r"[\s,]{1,3}(?:from|with|by|since|before|after|until|in|at|of|and|the|limit|to|for|only|as)$"
 )
-_COUNTED_PHRASE = re.compile(
+_COUNTED_PHRASE = prepare_re(
     r"^\d{1,5} |\b(?:limit|max|top|most|first|last)(?: to| of)? \d"
     r"|\b\d{1,5} (?:results|items|hits|entries)\b",
     re.IGNORECASE,
@@ -783,8 +784,8 @@ def _contains_day(state: FillState, start: int, text: str) -> bool:
     )
 
 
-_LOCAL_ZONE_NOTE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
-_SPOKEN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_LOCAL_ZONE_NOTE = prepare_re(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
+_SPOKEN_WORD = prepare_re(r"[^\W_]+(?:['’][^\W_]+)*")
 # A request with only these words asks for the local time.
 _TIME_WORDS: Final = get_words("time_words")
 
@@ -837,7 +838,7 @@ _OPERATION_NAMES: Final = parse_word_set("operation action op")
 _MIN_OPERATIONS: Final = 3
 # How a request orders an operation on files, and the verbs of tools for it.
 _FILE_ORDERS: Final = tuple(
-    (re.compile(_ORDER_LEAD + order, re.IGNORECASE), parse_word_set(verbs))
+    (prepare_re(_ORDER_LEAD + order, re.IGNORECASE), parse_word_set(verbs))
     for order, verbs in (
         (r"(?:delete|remove|erase)\b", "delete remove rm"),
         (r"(?:rename|move)\b", "rename move mv"),
@@ -852,7 +853,7 @@ _FILE_ORDERS: Final = tuple(
         ),
     )
 )
-_LISTED_FOR: Final = re.compile(r"^(?P<names>[\w-]{2,40}(?:, [\w-]{2,40}){0,9}):")
+_LISTED_FOR: Final = prepare_re(r"^(?P<names>[\w-]{2,40}(?:, [\w-]{2,40}){0,9}):")
 _WRITTEN_TEXT_NAMES: Final = parse_word_set("content text")
 
 
@@ -938,8 +939,8 @@ def _assign_local_zone(state: FillState, zone: str | None) -> None:
 
 
 _NAMED_FOLDER: Final = (
-    re.compile(r"\b(?:folder|directory|dir)\s[\"'`]?(?P<name>[\w.-]{2,80})", re.IGNORECASE),
-    re.compile(r"\b(?P<name>[\w.-]{2,80})[\"'`]? (?:folder|directory)\b", re.IGNORECASE),
+    prepare_re(r"\b(?:folder|directory|dir)\s[\"'`]?(?P<name>[\w.-]{2,80})", re.IGNORECASE),
+    prepare_re(r"\b(?P<name>[\w.-]{2,80})[\"'`]? (?:folder|directory)\b", re.IGNORECASE),
 )
 _ANY_FOLDER: Final = parse_word_set(
     "current working whole entire same local project workspace root main home allowed"
@@ -986,10 +987,10 @@ def _assign_everything(state: FillState) -> None:
             state.assign(slot, "all", f"the request does not say which {slot.name}: all")
 
 
-_SINGLE_LAST = re.compile(r"\b(?:latest|last|newest|most recent) (?P<noun>[a-z]{3,30})\b", re.IGNORECASE)
+_SINGLE_LAST = prepare_re(r"\b(?:latest|last|newest|most recent) (?P<noun>[a-z]{3,30})\b", re.IGNORECASE)
 
 
-_SINGLE_LAST_HEBREW = re.compile(r"(?<![א-ת])(?P<noun>ה[א-ת]{3,20}) האחרו(?:ן|נה)(?![א-ת])")
+_SINGLE_LAST_HEBREW = prepare_re(r"(?<![א-ת])(?P<noun>ה[א-ת]{3,20}) האחרו(?:ן|נה)(?![א-ת])")
 
 
 def _assign_single_count(state: FillState, signals: Signals) -> None:

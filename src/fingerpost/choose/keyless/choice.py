@@ -43,15 +43,16 @@ from fingerpost.records import (
     ToolCard,
 )
 from fingerpost.redaction import scrub
+from fingerpost.regex import prepare_re
 
 MAX_DESCRIPTION_LENGTH: Final = 140
 MAX_SHOWN_NAME_LENGTH: Final = 70
 MAX_SHOWN_VALUES: Final = 12
-_INVISIBLE = re.compile(
+_INVISIBLE = prepare_re(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
 _EMPTY_NOUNS: Final = frozenset({"path", "name", "id", "key", "value", "str", "string"})
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
+_SENTENCE_END = prepare_re(r"(?<=[.!?])\s")
 
 
 def build_missing_question(
@@ -173,12 +174,12 @@ UNSUITABLE_REASONS: Final = frozenset({NO_SUITABLE_TOOL_REASON, READS_ONLY_REASO
 _EXPLICIT_KINDS: Final = frozenset(
     {EntityKind.PATH, EntityKind.URL, EntityKind.EMAIL, EntityKind.ID, EntityKind.QUOTED, EntityKind.TIME}
 )
-_QUALIFIED_NAME = re.compile(r"(?<![\w/.:-])([A-Za-z][\w-]{0,63})(?:/|__)([A-Za-z][\w-]{0,127})(?![\w/-])")
-_DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
-_MEDIA_FILE = re.compile(
+_QUALIFIED_NAME = prepare_re(r"(?<![\w/.:-])([A-Za-z][\w-]{0,63})(?:/|__)([A-Za-z][\w-]{0,127})(?![\w/-])")
+_DEPRECATED = prepare_re(r"\bdeprecated\b", re.IGNORECASE)
+_MEDIA_FILE = prepare_re(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm)$", re.IGNORECASE
 )
-_FILE = re.compile(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
+_FILE = prepare_re(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
 _FOLDER_WORDS: Final = frozenset({"directory", "folder", "dir"})
 _MEDIA_WORDS: Final = frozenset({"media", "image", "audio", "video", "picture", "photo"})
 
@@ -353,14 +354,14 @@ def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) 
 
 
 _REQUEST_LEAD: Final = r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
-_LEAD: Final = re.compile(_REQUEST_LEAD, re.IGNORECASE)
-_CHANGE_ORDER: Final = re.compile(
+_LEAD: Final = prepare_re(_REQUEST_LEAD, re.IGNORECASE)
+_CHANGE_ORDER: Final = prepare_re(
     rf"{_REQUEST_LEAD}"
     r"(?:(?P<delete>(?:delete|remove|erase)\b|ו?ת?מחקי?(?!\w))"
     r"|(?:rename|move|overwrite|send)\b|ו?ת?שלחי?(?!\w))",
     re.IGNORECASE,
 )
-_TEXT_ORDER: Final = re.compile(
+_TEXT_ORDER: Final = prepare_re(
     rf"{_REQUEST_LEAD}"
     r"(?P<verb>(?:translate|summari[sz]e|explain|rewrite|rephrase|paraphrase|proofread|shorten|simplify)\b"
     r"|ו?ת(?:רגם|רגמי|סכם|סכמי|סביר|סבירי)(?!\w)|ו?(?:סכם|סכמי|הסבר|הסבירי)(?!\w))",
@@ -368,12 +369,12 @@ _TEXT_ORDER: Final = re.compile(
 )
 
 
-_FOLDER_ORDER: Final = re.compile(
+_FOLDER_ORDER: Final = prepare_re(
     rf"{_REQUEST_LEAD}(?:create|make|add) (?:me )?(?:an? |the |another )?(?:new |empty )?"
     r"(?:sub)?(?:folder|directory)\b",
     re.IGNORECASE,
 )
-_FOLDER_CREATION: Final = re.compile(
+_FOLDER_CREATION: Final = prepare_re(
     r"\bmkdir\b|\b(?:creates?|makes?|new)\b[^.]{0,30}\b(?:folders?|director(?:y|ies))\b", re.IGNORECASE
 )
 
@@ -396,7 +397,7 @@ def _deletes_what_is_named(option: ToolOption) -> bool:
     return deletes and (not option.unused_count or (not option.filled.is_complete and bool(operations)))
 
 
-_CONTENT_REQUEST: Final = re.compile(
+_CONTENT_REQUEST: Final = prepare_re(
     rf"{_REQUEST_LEAD}(?:(?:show|open|read|print|display|view|cat)\b"
     r"|what(?:'s| is| does| do| are)\b.*\b(?:says?|contains?|in|inside)\b|תקראי?\b|הראי?\b|תראי?\b)",
     re.IGNORECASE,

@@ -23,13 +23,14 @@ from fingerpost.choose.keyless.tables import (
 from fingerpost.choose.keyless.values import RequestValue, ValueKind, add_context, share_roles
 from fingerpost.dates import MAX_DATE_LENGTH, parse_day
 from fingerpost.records import Entity, EntityKind, Signals
+from fingerpost.regex import prepare_re
 
-_ISO_DATETIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.{0,20}")
+_ISO_DATETIME = prepare_re(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.{0,20}")
 
-_CLOCK_TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?([ap])?\.?m?\.?")
-_CLOCK_TIME_HE = re.compile(r"(?:[בלמ]שעה )?(\d{1,2})(?::(\d{2}))?(?: ב(בוקר|צהריים|ערב|לילה))?")
-_MORNING = re.compile(r"^ (?:in the morning|בבוקר)\b")
-_EVENING = re.compile(r"^ (?:in the (?:afternoon|evening)|at night|בערב|אחר הצהריים|אחה\"צ)\b")
+_CLOCK_TIME = prepare_re(r"(\d{1,2})(?::(\d{2}))?(?::\d{2})? ?([ap])?\.?m?\.?")
+_CLOCK_TIME_HE = prepare_re(r"(?:[בלמ]שעה )?(\d{1,2})(?::(\d{2}))?(?: ב(בוקר|צהריים|ערב|לילה))?")
+_MORNING = prepare_re(r"^ (?:in the morning|בבוקר)\b")
+_EVENING = prepare_re(r"^ (?:in the (?:afternoon|evening)|at night|בערב|אחר הצהריים|אחה\"צ)\b")
 
 
 def is_datetime(text: str) -> bool:
@@ -63,19 +64,19 @@ def _format_time(hour: int, minute: int, half_of_day: str) -> str | None:
     return f"{hour:02}:{minute:02}" if hour < 24 and minute < 60 else None
 
 
-_EXTRA_WORD = re.compile(r"[^\W\d_]+(?:['’׳.-][^\W\d_]+)*\.?")
-_ZONE = re.compile(r"(?<![\w/])(?:[A-Za-z]{3,10}/[A-Za-z_+-]{2,40}(?:/[A-Za-z_]{2,40})?|UTC|GMT)(?![\w/])")
-_GLOB = re.compile(r"(?<![\w*])[\w./~-]{0,60}\*[\w.*/-]{0,60}")
-_IP = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\w)")
-_HOST = re.compile(
+_EXTRA_WORD = prepare_re(r"[^\W\d_]+(?:['’׳.-][^\W\d_]+)*\.?")
+_ZONE = prepare_re(r"(?<![\w/])(?:[A-Za-z]{3,10}/[A-Za-z_+-]{2,40}(?:/[A-Za-z_]{2,40})?|UTC|GMT)(?![\w/])")
+_GLOB = prepare_re(r"(?<![\w*])[\w./~-]{0,60}\*[\w.*/-]{0,60}")
+_IP = prepare_re(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\w)")
+_HOST = prepare_re(
     r"(?<![\w@./:-])(?:localhost|(?:[a-zA-Z0-9-]{1,63}\.){1,4}[a-zA-Z]{2,12})(?![\w@/:-]|\.\w)"
 )
-_REVISION = re.compile(r"(?<![\w/])(?:HEAD(?:[~^]\d{0,4}){0,4}|[0-9a-f]{7,40})(?![\w/])")
-_KNOWN_FILE = re.compile(
+_REVISION = prepare_re(r"(?<![\w/])(?:HEAD(?:[~^]\d{0,4}){0,4}|[0-9a-f]{7,40})(?![\w/])")
+_KNOWN_FILE = prepare_re(
     r"(?<![\w./-])(?:Makefile|Dockerfile|Jenkinsfile|Procfile|Gemfile|Rakefile|LICENSE|README|CHANGELOG)(?![\w./-])"
 )
-_CURRENCY = re.compile(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
-_FOLDER = re.compile(
+_CURRENCY = prepare_re(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
+_FOLDER = prepare_re(
     r"(?:(?<=folder )|(?<=directory )|(?<=path )|(?<=repo )|(?<=repository )|(?<=תיקייה )|(?<=תיקיית ))"
     r"[\w.-]{1,80}(?:/[\w.-]{1,80}){1,12}/?"
     r"|(?<![\w./:-])[\w.-]{1,80}(?:/[\w.-]{1,80}){0,12}/(?![\w/])"
@@ -83,16 +84,16 @@ _FOLDER = re.compile(
     r"|(?<!\S)/[\w.-]{2,60}(?=[\s,;!?]|$)"
 )
 # After a Hebrew preposition with a hyphen, where the signals find no value.
-_PREFIXED_DAY = re.compile(r"(?<=[א-ת]-)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")
-_SQL = re.compile(
+_PREFIXED_DAY = prepare_re(r"(?<=[א-ת]-)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")
+_SQL = prepare_re(
     r"^(?:please )?(?:(?:run|execute|do) )?(?:(?:this|the) )?(?:sql )?(?:(?:query|statement):? )?"
     r"(?P<sql>(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|PRAGMA)\b[^`]{3,4000})$",
     re.DOTALL,
 )
-_SQL_TARGET = re.compile(
+_SQL_TARGET = prepare_re(
     r"\s(?:on|in|against) (?:the|my|our|this) (?:\w{1,30} )?(?:database|db|data base)[.!]?$", re.IGNORECASE
 )
-_SQL_WITH_TEXT = re.compile(
+_SQL_WITH_TEXT = prepare_re(
     r"\b(?:and|then|please)\s+(?:tell|show|give|then|send|explain|list|write|me)\b|\bplease\b|\?"
 )
 
@@ -132,7 +133,7 @@ _NUMBER_WORDS: Final = {
         ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 2
     )
 }
-_COUNTED = re.compile(rf"\b(?P<number>{'|'.join(_NUMBER_WORDS)})(?= [a-z]{{3,}})", re.IGNORECASE)
+_COUNTED = prepare_re(rf"\b(?P<number>{'|'.join(_NUMBER_WORDS)})(?= [a-z]{{3,}})", re.IGNORECASE)
 
 
 def _extract_number_words(text: str) -> Iterator[RequestValue]:
@@ -237,10 +238,10 @@ def _is_small_word(behind: str) -> bool:
 MAX_REQUEST_LENGTH: Final = 8000
 MAX_VALUES: Final = 60
 
-_NUMBER_WITH_UNIT = re.compile(r"[$€£₪¥]? ?(-?[\d,]{1,40}(?:\.\d{1,20})?)\s?(.{0,20})")
-_MORE_BEHIND = re.compile(r"[./:x×-]\d")
-_MORE_BEFORE = re.compile(r"\d[./:x×-]")
-_LOOKS_LIKE_PATH = re.compile(
+_NUMBER_WITH_UNIT = prepare_re(r"[$€£₪¥]? ?(-?[\d,]{1,40}(?:\.\d{1,20})?)\s?(.{0,20})")
+_MORE_BEHIND = prepare_re(r"[./:x×-]\d")
+_MORE_BEFORE = prepare_re(r"\d[./:x×-]")
+_LOOKS_LIKE_PATH = prepare_re(
     r"(?:~|\.{0,2}|[A-Za-z]:)[\\/][^*?\"<>|\n]*|[^*?\"<>|/\n]{1,200}\.[A-Za-z0-9]{1,5}"
     r"|[\w.-]{1,80}(?:/[\w.-]{1,80}){1,12}/?"
 )

@@ -15,6 +15,7 @@ from fingerpost.choose.keyless.values import RequestValue, ValueKind, ValueRole
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, ToolCard
 from fingerpost.redaction import is_secret_name
+from fingerpost.regex import prepare_re
 from fingerpost.schemas import (
     get_branches,
     get_properties,
@@ -186,25 +187,25 @@ _KIND_BY_NAME: Final = {
 # Names that give a role but no type. The type comes from the rest of the tool.
 _NEUTRAL_NAMES: Final = get_words("neutral_names")
 _DESCRIPTION_PATTERNS: Final = (
-    (ValueKind.ZONE, re.compile(r"\btime ?zone\b", re.IGNORECASE)),
-    (ValueKind.EMAIL, re.compile(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
-    (ValueKind.URL, re.compile(r"\bUR[LI]\b")),
-    (ValueKind.CURRENCY, re.compile(r"\bcurrency\b", re.IGNORECASE)),
-    (ValueKind.LANGUAGE, re.compile(r"\blanguage\b", re.IGNORECASE)),
-    (ValueKind.REVISION, re.compile(r"\b(?:commits?|sha|revisions?)\b", re.IGNORECASE)),
-    (ValueKind.PATH, re.compile(r"\b(?:path|file|folder|directory)\b", re.IGNORECASE)),
-    (ValueKind.CITY, re.compile(r"\bcity\b", re.IGNORECASE)),
+    (ValueKind.ZONE, prepare_re(r"\btime ?zone\b", re.IGNORECASE)),
+    (ValueKind.EMAIL, prepare_re(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
+    (ValueKind.URL, prepare_re(r"\bUR[LI]\b")),
+    (ValueKind.CURRENCY, prepare_re(r"\bcurrency\b", re.IGNORECASE)),
+    (ValueKind.LANGUAGE, prepare_re(r"\blanguage\b", re.IGNORECASE)),
+    (ValueKind.REVISION, prepare_re(r"\b(?:commits?|sha|revisions?)\b", re.IGNORECASE)),
+    (ValueKind.PATH, prepare_re(r"\b(?:path|file|folder|directory)\b", re.IGNORECASE)),
+    (ValueKind.CITY, prepare_re(r"\bcity\b", re.IGNORECASE)),
 )
-_SQL_MENTION = re.compile(r"\bSQL\b")
-_CODE_MENTION = re.compile(
+_SQL_MENTION = prepare_re(r"\bSQL\b")
+_CODE_MENTION = prepare_re(
     r"\b(?:SQL|GraphQL|JQL|Cypher|XPath|JSONPath|regex|regular expression|CSS selector|jq)\b", re.IGNORECASE
 )
 _FROM_NAMES: Final = parse_word_set("from source src origin since start begin after checkin sender old")
 _TO_NAMES: Final = parse_word_set("to target destination dst dest until end before checkout recipient new")
 _SECRET_NAMES: Final = get_words("secret_names")
 _KEY_QUALIFIERS: Final = parse_word_set("api access private secret ssh auth encryption signing license")
-_QUOTED_VALUE = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
-_EXAMPLE_MARK = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
+_QUOTED_VALUE = prepare_re(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
+_EXAMPLE_MARK = prepare_re(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
 
 
 @frozen
@@ -269,9 +270,9 @@ def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
 _DIRECTORY_NAMES: Final = parse_word_set("directory dir folder cwd root")
 _REPOSITORY_NAMES: Final = parse_word_set("repo repository")
 _DIRECTORY_TOOLS: Final = parse_word_set("directory dir folder tree list search find glob grep")
-_DIRECTORY_MENTION = re.compile(r"\b(?:directory|directories|folders?)\b", re.IGNORECASE)
-_FILE_MENTION = re.compile(r"\bfiles?\b", re.IGNORECASE)
-_PATH_MENTION = re.compile(r"\bpath\b|\bdirectory\b", re.IGNORECASE)
+_DIRECTORY_MENTION = prepare_re(r"\b(?:directory|directories|folders?)\b", re.IGNORECASE)
+_FILE_MENTION = prepare_re(r"\bfiles?\b", re.IGNORECASE)
+_PATH_MENTION = prepare_re(r"\bpath\b|\bdirectory\b", re.IGNORECASE)
 
 
 def takes_repository(slot: ParameterSlot) -> bool:
@@ -392,8 +393,8 @@ _COUNTED_NOUNS: Final = parse_word_set("result item entry record row match hit")
 _NEUTRAL_WORDS: Final = get_words("neutral_words")
 _CONNECTIVES: Final = get_words("connectives")
 _OPPOSITES: Final = {"first": "last", "top": "last", "last": "first"}
-_PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
-_HASH_NUMBER = re.compile(r"#(\d{1,15})")
+_PLAIN_NUMBER = prepare_re(r"-?\d{1,15}(?:\.\d{1,15})?")
+_HASH_NUMBER = prepare_re(r"#(\d{1,15})")
 
 
 def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
@@ -489,18 +490,18 @@ def parse_bare_number(word: str) -> Json:
     return float(word) if "." in word else int(word)
 
 
-_OTHER_DATES = re.compile(r"MM/DD|DD/MM|DD\.MM|MM-DD-|DD-MM-|epoch|unix|seconds|millis|\bHH\b", re.IGNORECASE)
-_TAKES_DAYS = re.compile(r"YYYY-MM-DD|'\d{4}-\d{2}-\d{2}'", re.IGNORECASE)
-_TWELVE_HOURS = re.compile(r"\bAM\b|\bPM\b|12-hour|ISO|RFC|YYYY", re.IGNORECASE)
-_WITH_SECONDS = re.compile(r"HH:MM:SS", re.IGNORECASE)
-_PLAIN_HOUR = re.compile(r"HH:MM|24-hour|time of day", re.IGNORECASE)
-_LANGUAGE_CODE = re.compile(r"\bcode\b|\bISO\b|639|['\"][a-z]{2}['\"]", re.IGNORECASE)
-_LANGUAGE_NAME = re.compile(
+_OTHER_DATES = prepare_re(r"MM/DD|DD/MM|DD\.MM|MM-DD-|DD-MM-|epoch|unix|seconds|millis|\bHH\b", re.IGNORECASE)
+_TAKES_DAYS = prepare_re(r"YYYY-MM-DD|'\d{4}-\d{2}-\d{2}'", re.IGNORECASE)
+_TWELVE_HOURS = prepare_re(r"\bAM\b|\bPM\b|12-hour|ISO|RFC|YYYY", re.IGNORECASE)
+_WITH_SECONDS = prepare_re(r"HH:MM:SS", re.IGNORECASE)
+_PLAIN_HOUR = prepare_re(r"HH:MM|24-hour|time of day", re.IGNORECASE)
+_LANGUAGE_CODE = prepare_re(r"\bcode\b|\bISO\b|639|['\"][a-z]{2}['\"]", re.IGNORECASE)
+_LANGUAGE_NAME = prepare_re(
     r"\bname of the language\b|language name|['\"](?:English|French|Spanish|German)['\"]"
 )
 _ROLE_REQUIRED_WORDS: Final = parse_word_set("from since after sender")
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
+_UUID = prepare_re(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SCHEME = prepare_re(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
 # Words before an id or number that do not label it.
 NEUTRAL_LABELS: Final = get_words("neutral_labels")
 

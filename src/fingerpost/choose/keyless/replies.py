@@ -13,30 +13,31 @@ from typing import Final
 from fingerpost.choose.keyless.choice import to_short_line
 from fingerpost.choose.keyless.tables import get_phrases
 from fingerpost.records import Entity, Narrowing, Step
+from fingerpost.regex import prepare_re
 
 MAX_EXPRESSION_LENGTH: Final = 200
 _MAX_DIGITS: Final = 60
 _MAX_EXPONENT: Final = 200
 
-_EXPRESSION_LEAD = re.compile(
+_EXPRESSION_LEAD = prepare_re(
     r"^(?:please )?(?:what(?:'s| is| are)?|how much is|calculate|compute|work out|evaluate"
     r"|כמה (?:זה|הם|יוצא)|כמה|חשבי?|תחשבי?)[: ]+",
     re.IGNORECASE,
 )
-_EXPRESSION_TAIL = re.compile(r"(?: (?:please|equals?|בבקשה))?[ ?!.=]*$", re.IGNORECASE)
+_EXPRESSION_TAIL = prepare_re(r"(?: (?:please|equals?|בבקשה))?[ ?!.=]*$", re.IGNORECASE)
 _OPERATOR_WORDS: Final = (
-    (re.compile(r"\bdivided by\b", re.IGNORECASE), "/"),
-    (re.compile(r"\b(?:times|multiplied by)\b|(?<=\d) ?[x×] ?(?=\d)|כפול", re.IGNORECASE), "*"),
-    (re.compile(r"\bplus\b|ועוד|פלוס", re.IGNORECASE), "+"),
-    (re.compile(r"\bminus\b|פחות|מינוס|[−–]", re.IGNORECASE), "-"),
-    (re.compile(r"\bto the power of\b|\*\*", re.IGNORECASE), "^"),
-    (re.compile(r"חלקי|÷"), "/"),
-    (re.compile(r"·"), "*"),
+    (prepare_re(r"\bdivided by\b", re.IGNORECASE), "/"),
+    (prepare_re(r"\b(?:times|multiplied by)\b|(?<=\d) ?[x×] ?(?=\d)|כפול", re.IGNORECASE), "*"),
+    (prepare_re(r"\bplus\b|ועוד|פלוס", re.IGNORECASE), "+"),
+    (prepare_re(r"\bminus\b|פחות|מינוס|[−–]", re.IGNORECASE), "-"),
+    (prepare_re(r"\bto the power of\b|\*\*", re.IGNORECASE), "^"),
+    (prepare_re(r"חלקי|÷"), "/"),
+    (prepare_re(r"·"), "*"),
 )
-_NUMBER = re.compile(r"(\d{1,40}(?:,\d{3})*)(\.\d{1,40})?")
-_EXPRESSION = re.compile(r"[\s\d.,+*/^%()-]+")
-_OPERATION = re.compile(r"\d\s{0,3}[-+*/^%]\s{0,3}[-(]{0,3}\d|\)\s{0,3}[-+*/^%]|[-+*/^%]\s{0,3}\(")
-_DATE_OR_ID = re.compile(r"^\s*\d{1,4}([-/])\d{1,2}\1\d{1,4}\s*$")
+_NUMBER = prepare_re(r"(\d{1,40}(?:,\d{3})*)(\.\d{1,40})?")
+_EXPRESSION = prepare_re(r"[\s\d.,+*/^%()-]+")
+_OPERATION = prepare_re(r"\d\s{0,3}[-+*/^%]\s{0,3}[-(]{0,3}\d|\)\s{0,3}[-+*/^%]|[-+*/^%]\s{0,3}\(")
+_DATE_OR_ID = prepare_re(r"^\s*\d{1,4}([-/])\d{1,2}\1\d{1,4}\s*$")
 
 
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]]] = {
@@ -126,19 +127,19 @@ MAX_LISTED_ITEMS: Final = 6
 MAX_REASON_LENGTH: Final = 300
 
 # The format of the call path. The marker cannot occur in the text between.
-_DATA_FENCE = re.compile(
+_DATA_FENCE = prepare_re(
     r'^<data-([0-9a-f]{8,64}) from="[^"\n]{0,400}">\n[^\n]{0,300}\n(.*)\n</data-\1>$', re.DOTALL
 )
 _FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text is not only a greeting
-_GREETING = re.compile(
+_GREETING = prepare_re(
     r"^\W{0,5}(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|shalom"
     r"|שלום|היי|הי|אהלן|בוקר טוב|ערב טוב|צהריים טובים|מה נשמע|מה שלומך|how are you)\b" + _FEW_WORDS,
     re.IGNORECASE,
 )
-_THANKS = re.compile(
+_THANKS = prepare_re(
     r"^\W{0,5}(?:thanks?|thank you|thx|cheers|great, thanks|תודה)\b" + _FEW_WORDS, re.IGNORECASE
 )
-_FAREWELL = re.compile(
+_FAREWELL = prepare_re(
     r"^\W{0,5}(?:bye|goodbye|see you|good night|ביי|להתראות|לילה טוב)\b" + _FEW_WORDS, re.IGNORECASE
 )
 _MAX_GREETING_LENGTH: Final = 80

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import Enum, StrEnum, auto
@@ -11,6 +10,7 @@ from typing import Final
 from fingerpost.catalog.words import parse_word_set, to_singular
 from fingerpost.choose.keyless.tables import get_words
 from fingerpost.frozen import frozen
+from fingerpost.regex import prepare_re
 
 
 class ValueKind(StrEnum):
@@ -68,10 +68,10 @@ class RequestValue:
 
 _WINDOW_LENGTH: Final = 100  # characters on either side
 _QUOTES: Final = "\"'`“”‘’«»„"
-_TEXT_PIECE = re.compile(r"[^\s,;:!?()=\"`“”‘’«»„]{1,100}|[,;:!?()=\n]")
+_TEXT_PIECE = prepare_re(r"[^\s,;:!?()=\"`“”‘’«»„]{1,100}|[,;:!?()=\n]")
 _SENTENCE_BREAKS: Final = frozenset(";!?\n()")
 _PUNCTUATION: Final = frozenset(",:=")
-_HEBREW_PREFIX = re.compile(r"(?<![א-ת])([א-ת]{1,2})-?$")
+_HEBREW_PREFIX = prepare_re(r"(?<![א-ת])([א-ת]{1,2})-?$")
 
 # Words between a preposition and its object that carry no meaning here.
 _FILLERS: Final = get_words("fillers")
@@ -201,7 +201,7 @@ def _is_negated(before: tuple[str, ...]) -> bool:
     return False
 
 
-_CONJUNCTION = re.compile(
+_CONJUNCTION = prepare_re(
     r"[\"'`”’»]?\s?(?:,|and|or|&|, ?and|, ?or|plus|\+|ו-?|או)(?:\s[\w'-]{1,12})?\s?(?:[א-ת]-?)?[\"'`“‘«]?"
 )
 

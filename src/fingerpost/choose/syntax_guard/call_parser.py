@@ -21,6 +21,7 @@ from fingerpost.frozen import frozen
 from fingerpost.llm.content import remove_spare_commas
 from fingerpost.records import Json, JsonObject, find_json_problem
 from fingerpost.records.json import parse_strict_json, refuse_constant
+from fingerpost.regex import prepare_re
 
 MAX_CALLS: Final = 32  # per block
 _MAX_NESTING: Final = 4  # of wrapper objects
@@ -29,8 +30,8 @@ _TOOL_NAME_KEYS: Final = WORDS["name keys"]
 _ARGUMENT_KEYS: Final = WORDS["argument keys"]
 _WRAPPER_KEYS: Final = WORDS["wrapper keys"]
 CALL_KEYS: Final = _TOOL_NAME_KEYS | _ARGUMENT_KEYS | _WRAPPER_KEYS | WORDS["accompanying keys"]
-_TOOL_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
-_IGNORED_KEY_CHARACTERS: Final = re.compile(r"[\W_]+")
+_TOOL_NAME: Final = prepare_re(r"[^\W\d][\w.\-/:]{1,120}")
+_IGNORED_KEY_CHARACTERS: Final = prepare_re(r"[\W_]+")
 
 
 class MoreTextNeeded(Exception):
@@ -159,7 +160,7 @@ def _is_parameter_schema(arguments: JsonObject) -> bool:
 MAX_PROGRAM_LENGTH: Final = 16_000
 _MAX_LITERAL_DEPTH: Final = 60
 _MAX_BRACKETS: Final = 10 * _MAX_LITERAL_DEPTH
-_NESTING_SIGNS: Final = re.compile(r"[\[({\])}]|[-+~]{3,}")
+_NESTING_SIGNS: Final = prepare_re(r"[\[({\])}]|[-+~]{3,}")
 _WRAPPER_WORDS: Final = frozenset({"print", "await"})
 _LITERAL_ERRORS: Final = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 
@@ -264,9 +265,9 @@ def _get_dotted_name(node: ast.expr) -> str:
     return ".".join((node.id, *reversed(parts)))
 
 
-_OUTSIDE_STRING: Final = re.compile(r"[\"'\[\](){}<]")
-_PLAIN_BRACKETS: Final = re.compile(r"[\"'\[\](){}]")
-_INSIDE_STRING: Final = {'"': re.compile(r'\\.|"', re.DOTALL), "'": re.compile(r"\\.|'", re.DOTALL)}
+_OUTSIDE_STRING: Final = prepare_re(r"[\"'\[\](){}<]")
+_PLAIN_BRACKETS: Final = prepare_re(r"[\"'\[\](){}]")
+_INSIDE_STRING: Final = {'"': prepare_re(r'\\.|"', re.DOTALL), "'": prepare_re(r"\\.|'", re.DOTALL)}
 _OPENING_BRACKETS: Final = frozenset("[({")
 
 
@@ -328,32 +329,32 @@ def find_value_end(text: str, start: int, *, final: bool = False) -> int | None:
 
 MAX_BLOCK_LENGTH: Final = 64_000  # characters examined
 _MAX_PARSE_ATTEMPTS: Final = 60
-_JSON_OPENING: Final = re.compile(r"[{\[]")
-_NAME_WORD: Final = re.compile(r"[^\W\d][\w.\-/:]{0,120}")
-_OBSERVATION_LABEL: Final = re.compile(
+_JSON_OPENING: Final = prepare_re(r"[{\[]")
+_NAME_WORD: Final = prepare_re(r"[^\W\d][\w.\-/:]{0,120}")
+_OBSERVATION_LABEL: Final = prepare_re(
     r"^[ \t>*_#-]{0,12}(?:observation|תצפית)[ \t]?\d{0,3}[ \t*_]{0,4}:", re.IGNORECASE | re.MULTILINE
 )
-_NAMED_TAG: Final = re.compile(
+_NAMED_TAG: Final = prepare_re(
     r"(?:<\s*(?:[\w|]{1,20}[:|])?(?:invoke|function|tool|call|tool_call|function_call|tool_use)\b[^<>]{0,60}?"
     r"(?:name|tool)\s*=\s*[\"']?|<\s*function\s*=\s*[\"']?|<\s*tool\s*=\s*[\"']?|call tool=\")"
     r"([\w.\-/:]{1,120})",
     re.IGNORECASE,
 )
-_PARAMETER_TAG: Final = re.compile(
+_PARAMETER_TAG: Final = prepare_re(
     r"<\s*(?:[\w|]{1,20}[:|])?(?:parameter|param|arg|argument)(?:\s+[^<>]{0,40}?(?:name|key)\s*=\s*"
     r"|\s*=\s*)[\"']?"
     r"([\w.\-]{1,80})[\"']?(?:\s[^<>]{0,60})?>(.*?)(?:<\s*/\s*(?:[\w|]{1,20}[:|])?(?:parameter|param"
     r"|arg|argument)\s*>|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
-_TAG_PAIR: Final = re.compile(
+_TAG_PAIR: Final = prepare_re(
     r"<\s*arg_key\s*>\s*([\w.\-]{1,80})\s*<\s*/\s*arg_key\s*>\s*<\s*arg_value\s*>(.{0,8000}?)<\s*/\s*arg_value\s*>",
     re.IGNORECASE | re.DOTALL,
 )
-_OPEN_TAG_PAIR: Final = re.compile(
+_OPEN_TAG_PAIR: Final = prepare_re(
     r'argument key="([\w.\-]{1,80})"[^<>]{0,60}<\|sep\|>(.{0,8000}?)<\|close\|>', re.DOTALL
 )
-_LEAF_TAG: Final = re.compile(r"<\s*([^\W\d][\w\-]{0,80})\s*>([^<]*)<\s*/\s*\1\s*>")
+_LEAF_TAG: Final = prepare_re(r"<\s*([^\W\d][\w\-]{0,80})\s*>([^<]*)<\s*/\s*\1\s*>")
 _JSON_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 
@@ -472,7 +473,7 @@ def _parse_tag_value(text: str) -> Json:
     return cast("Json", value)
 
 
-_CALL_IN_TEXT: Final = re.compile(r"\[?\s*(?:print\(\s*)?[^\W\d][\w.]{0,120}\s*\(")
+_CALL_IN_TEXT: Final = prepare_re(r"\[?\s*(?:print\(\s*)?[^\W\d][\w.]{0,120}\s*\(")
 
 
 def _parse_program_in_text(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
@@ -499,29 +500,29 @@ def _parse_name_only(text: str, names: WrittenToolNames) -> tuple[WrittenCall, .
     return (WrittenCall(name=name, arguments=None),) if name else ()
 
 
-_PYTHON_PROMPT: Final = re.compile(
+_PYTHON_PROMPT: Final = prepare_re(
     r"[ \t]{0,4}>>> ?(?:await |[^\W\d]\w{0,40} ?= ?(?:await )?)?[^\W\d][\w.]{0,120}\("
 )
 _YAML_NAME_KEYS: Final = ("tool", "tool_name", "function", "function_name", "action", "name")
 _YAML_ARGUMENT_KEYS: Final = ("arguments", "args", "parameters", "params", "inputs", "input", "kwargs")
-_YAML_NAME: Final = re.compile(
+_YAML_NAME: Final = prepare_re(
     rf"[ \t]{{0,4}}(?:- {{1,3}})?(?P<key>{'|'.join(_YAML_NAME_KEYS)}):[ \t]{{1,4}}"
     r"[\"']?(?P<name>[\w.\-/]{2,120})[\"']?[ \t]{0,9}\n",
     re.IGNORECASE,
 )
-_YAML_ARGUMENTS: Final = re.compile(
+_YAML_ARGUMENTS: Final = prepare_re(
     rf"[ \t]{{0,9}}(?:{'|'.join(_YAML_ARGUMENT_KEYS)}):[ \t]{{0,9}}\n", re.IGNORECASE
 )
-_YAML_ENTRY: Final = re.compile(r"[ \t]{1,20}[\w\-]{1,80}:(?:[ \t][^\n]{0,2000})?(?:\n|\Z)")
+_YAML_ENTRY: Final = prepare_re(r"[ \t]{1,20}[\w\-]{1,80}:(?:[ \t][^\n]{0,2000})?(?:\n|\Z)")
 _YAML_WRAPPERS: Final = ("tool_call", "tool_calls", "function_call", "function_calls", "calls")
-_YAML_WRAPPER: Final = re.compile(rf"[ \t]{{0,4}}(?:{'|'.join(_YAML_WRAPPERS)}):\n", re.IGNORECASE)
-_BLOCK_START: Final = re.compile(
+_YAML_WRAPPER: Final = prepare_re(rf"[ \t]{{0,4}}(?:{'|'.join(_YAML_WRAPPERS)}):\n", re.IGNORECASE)
+_BLOCK_START: Final = prepare_re(
     r"[ \t]{0,4}(?:>{0,3}|>>> ?[\w =.]{0,180}|(?:- {0,3})?(?P<key>[a-z_]{0,20})"
     r"|(?:- {1,3})?(?P<whole>[a-z_]{1,20}):[ \t]{0,4}[\"']?[\w.\-/]{0,120}[\"']?[ \t]{0,9}"
     r"(?:\n[ \t]{0,9}(?P<second>[a-z]{0,12}):?[ \t]{0,9})?)\Z",
     re.IGNORECASE,
 )
-_PARAGRAPH_END: Final = re.compile(r"\n[ \t]{0,9}(?=\n|[`~]{3})")
+_PARAGRAPH_END: Final = prepare_re(r"\n[ \t]{0,9}(?=\n|[`~]{3})")
 
 
 def may_begin_block(text: str, *, complete: bool) -> bool:
@@ -593,17 +594,17 @@ def _find_yaml_call_end(text: str, start: int, *, wrapped: bool) -> int:
 MAX_BARE_CALL_LENGTH: Final = 2_000
 _CALLING_WORDS: Final = WORDS["calling words"]
 _CALL_WORDS: Final = _CALLING_WORDS | WORDS["neutral words"]
-_BARE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")
-_BARE_TOKEN: Final = re.compile(r"[^\W\d][\w.\-]*")
-_ARGUMENT_PATTERN: Final = re.compile(
+_BARE_NAME: Final = prepare_re(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")
+_BARE_TOKEN: Final = prepare_re(r"[^\W\d][\w.\-]*")
+_ARGUMENT_PATTERN: Final = prepare_re(
     r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'(?:[^'\\]|\\.)*'|[\w\-]+[ \t]*=[ \t]*[^\s,;)\]}|>]*"
     r"|^[ \t]+(?:- )?[\w\-]{1,40}:(?!//)[^\n]*$|\b[\w\-]{1,40}:(?!//)[ \t]*[\w.\-\"]+",
     re.MULTILINE,
 )
-_OPENING_BRACKET: Final = re.compile(r"[({\[]")
-_DIRECT_CALL: Final = re.compile(r"\s?(?:\[[^\[\]\n]{0,300}\]|\([^()\n]{0,300}\))")
-_CODE_FENCE: Final = re.compile(r"\A\s*[`~]{3,}\w*\s*|\s*[`~]{3,}\s*\Z")
-_NOT_A_CALL_END: Final = re.compile(r"=\s*\Z|>>>\s*\Z")  # an assignment or a session prompt
+_OPENING_BRACKET: Final = prepare_re(r"[({\[]")
+_DIRECT_CALL: Final = prepare_re(r"\s?(?:\[[^\[\]\n]{0,300}\]|\([^()\n]{0,300}\))")
+_CODE_FENCE: Final = prepare_re(r"\A\s*[`~]{3,}\w*\s*|\s*[`~]{3,}\s*\Z")
+_NOT_A_CALL_END: Final = prepare_re(r"=\s*\Z|>>>\s*\Z")  # an assignment or a session prompt
 
 
 def may_be_bare_call(text: str) -> bool:

@@ -18,6 +18,7 @@ from fingerpost.choose.syntax_guard.vocabulary import (
     is_tool_like,
 )
 from fingerpost.frozen import frozen
+from fingerpost.regex import prepare_re
 
 MAX_HELD_LENGTH: Final = 32_000  # characters held back at most before a decision
 
@@ -198,19 +199,19 @@ class SyntaxMarker:
 
 
 def _build_closer(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
+    return prepare_re(pattern, re.IGNORECASE)
 
 
 # Tokens in pipes, by the text between the pipes. The first match counts.
 _TOKEN_TABLE: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), syntax, MarkerKind[kind.upper()])
+    (prepare_re(pattern, re.IGNORECASE), syntax, MarkerKind[kind.upper()])
     for syntax, kind, pattern in (line.split(" ", 2) for line in LISTS["tokens"])
 )
-_RESULT_NAME: Final = re.compile(r"result|output|response|observation|תוצא", re.IGNORECASE)
-_HEBREW_MARKER: Final = re.compile(r"[א-ת]")
-_TOKEN_SPELLING: Final = re.compile(r"[\s_\-]+")
-_ENDING_TOKEN: Final = re.compile(rf"(?:\A/|(?:\A|_){_END_WORD_PATTERN}(?:_|\Z))", re.IGNORECASE)
-_CALLING_TOKEN: Final = re.compile(rf"(?:\A|_){_CALL_WORD_PATTERN}(?:_|\Z|calls?)", re.IGNORECASE)
+_RESULT_NAME: Final = prepare_re(r"result|output|response|observation|תוצא", re.IGNORECASE)
+_HEBREW_MARKER: Final = prepare_re(r"[א-ת]")
+_TOKEN_SPELLING: Final = prepare_re(r"[\s_\-]+")
+_ENDING_TOKEN: Final = prepare_re(rf"(?:\A/|(?:\A|_){_END_WORD_PATTERN}(?:_|\Z))", re.IGNORECASE)
+_CALLING_TOKEN: Final = prepare_re(rf"(?:\A|_){_CALL_WORD_PATTERN}(?:_|\Z|calls?)", re.IGNORECASE)
 # Any following end token in pipes, or the older form of an end token.
 TOKEN_CLOSER: Final = _build_closer(
     rf"<\|\s*(?:/[^|<>\n]{{1,60}}|(?:[^|<>\n]{{0,60}}[\s_])?{_END_WORD_PATTERN}(?:[\s_][^|<>\n]{{0,60}}|_id)?|call|im_end|endoftext)\s*\|>"
@@ -225,7 +226,7 @@ _SPAN_CLOSERS: Final = {
     "thought": _THOUGHT_CLOSER,
     "kimi": _build_closer(r"<\|close\|>(?:tools|message)\w{0,20}<\|sep\|>"),
 }
-_DSML_TOKEN: Final = re.compile(r"/?dsml\|(/?\w+)", re.IGNORECASE)
+_DSML_TOKEN: Final = prepare_re(r"/?dsml\|(/?\w+)", re.IGNORECASE)
 
 
 def is_result_name(name: str) -> bool:
@@ -262,20 +263,20 @@ _MAX_CLOSER_LENGTH: Final = 200
 _MAX_HEAD_LENGTH: Final = 240
 _MAX_GAP_LENGTH: Final = 200
 # Text allowed between a marker and the JSON of its call: a name, other markers, an opening fence.
-_BODY_HEAD: Final = re.compile(
+_BODY_HEAD: Final = prepare_re(
     r"(?:[\s\w.\-/:=\"'`,✿]|<\|(?!\s*(?:/|end\b|call\b))(?![^|<>\n]{0,60}[\s_](?:end"
     r"|סוף))[^|<>\n]{1,60}\|>|\[(?:ARGS|CALL_ID)\])*",
     re.IGNORECASE,
 )
-_BODY_GAP: Final = re.compile(r"[\s,;]*")
-_TURN_ROLE: Final = re.compile(r"\s{0,4}([^\W\d][\w.]{0,60})")
+_BODY_GAP: Final = prepare_re(r"[\s,;]*")
+_TURN_ROLE: Final = prepare_re(r"\s{0,4}([^\W\d][\w.]{0,60})")
 _ASSISTANT_ROLES: Final = frozenset({"assistant", "model", "bot", "chatbot", "ai"})
-TURN_CLOSER: Final = re.compile(
+TURN_CLOSER: Final = prepare_re(
     r"<\|(?:im_end|eot_id|eom_id|end_of_text|endoftext|end|return|call)\|>"
     r"|(?=<\|(?:im_start|start_header_id|start_of_role|start|assistant)\|>)",
     re.IGNORECASE,
 )
-_ANALYSIS_CLOSER: Final = re.compile(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)", re.IGNORECASE)
+_ANALYSIS_CLOSER: Final = prepare_re(r"<\|(?:end|return|call)\|>|(?=<\|(?:start|channel)\|>)", re.IGNORECASE)
 
 
 class UntilCloser:
@@ -378,7 +379,7 @@ class ConversationTurn:
         return self._until.step(text, at, final=final)
 
 
-_CHANNEL_HEADER_END: Final = re.compile(r"<\|message\|>", re.IGNORECASE)
+_CHANNEL_HEADER_END: Final = prepare_re(r"<\|message\|>", re.IGNORECASE)
 
 
 class ChannelMessage:
@@ -411,9 +412,9 @@ STRONG_TAGS: Final = {
     for syntax, _, names in (line.partition(": ") for line in LISTS["strong tags"])
     for name in names.split()
 }
-_TAG_NAME: Final = re.compile(r"[\W_]+")
+_TAG_NAME: Final = prepare_re(r"[\W_]+")
 
-_ANY_CALL_TAG: Final = re.compile(r"\w{1,30}?((?:tool|function)calls?)")
+_ANY_CALL_TAG: Final = prepare_re(r"\w{1,30}?((?:tool|function)calls?)")
 
 
 def normalize_tag_name(written: str) -> str:
@@ -438,12 +439,12 @@ LABEL_KINDS: Final = {
 }
 _LABEL_LEAD: Final = r"[ \t>*_#•🔧🛠️→\-]{0,12}"
 _ANY_LABEL: Final = "|".join(re.escape(word) for word in sorted(LABEL_KINDS, key=len, reverse=True))
-LABEL_PATTERN: Final = re.compile(
+LABEL_PATTERN: Final = prepare_re(
     rf"(?P<lead>{_LABEL_LEAD})(?P<label>{_ANY_LABEL})(?P<number>[ \t]?\d{{1,3}})?"
     rf"[ \t*_`]{{0,4}}[:=][*_]{{0,3}}[ \t]{{0,4}}",
     re.IGNORECASE,
 )
-_LABEL_DECORATION: Final = re.compile(_LABEL_LEAD)
+_LABEL_DECORATION: Final = prepare_re(_LABEL_LEAD)
 MAX_LABEL_LENGTH: Final = 60
 
 

@@ -45,23 +45,24 @@ from fingerpost.choose.syntax_guard.vocabulary import (
     is_tool_like,
 )
 from fingerpost.records import JsonObject
+from fingerpost.regex import prepare_re
 
 _MAX_JSON_HEAD_LENGTH: Final = 400
 _NO_NAMES: Final = WrittenToolNames(())
-_PLAIN_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
-_TRUNCATED_CALL: Final = re.compile(
+_PLAIN_NAME: Final = prepare_re(r"[^\W\d][\w.\-/:]{1,120}")
+_TRUNCATED_CALL: Final = prepare_re(
     r"\s*+\[?\s*+\{\s*+[\"'](?:name|tool|tool_name|function|recipient_name)[\"']\s*:\s*[\"'][^\W\d][\w.\-/:]{1,120}[\"']"
     r"\s*,\s*[\"'](?:arguments|parameters|args|params|input|tool_input)[\"']\s*:\s*(?:[\"']?\{|\Z)",
     re.IGNORECASE,
 )
 _MAX_SEARCHED_LENGTH: Final = 4_000  # characters of an unclosed value that are searched for a name
-_JSON_KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-./]{0,60})\1\s{0,20}:")
-_JSON_KEY_START: Final = re.compile(
+_JSON_KEY: Final = prepare_re(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-./]{0,60})\1\s{0,20}:")
+_JSON_KEY_START: Final = prepare_re(
     r"[\s\[]{0,200}(?:\{\s{0,200}(?:[\"']?(?:[^\W\d][\w \-./]{0,60})?[\"']?\s{0,20})?)?\Z"
 )
-_JSON_NAME_VALUE: Final = re.compile(r"\s{0,40}([\"'])([^\"'\\\n]{0,160})\1")
-_JSON_NAME_VALUE_START: Final = re.compile(r"\s{0,40}(?:[\"'][^\"'\\\n]{0,160})?\Z")
-_NAME_FIELD: Final = re.compile(
+_JSON_NAME_VALUE: Final = prepare_re(r"\s{0,40}([\"'])([^\"'\\\n]{0,160})\1")
+_JSON_NAME_VALUE_START: Final = prepare_re(r"\s{0,40}(?:[\"'][^\"'\\\n]{0,160})?\Z")
+_NAME_FIELD: Final = prepare_re(
     r"[\"']?(?:name|tool|tool_name|function|function_name|action|recipient_name|toolname|שם"
     r"|כלי)[\"']?\s{0,10}:\s{0,10}"
     r"[\"']([^\"'\n]{1,160})(?:[\"']|\Z)",
@@ -69,7 +70,7 @@ _NAME_FIELD: Final = re.compile(
 )
 
 
-_NEVER_MATCHES: Final = re.compile(r"(?!)")
+_NEVER_MATCHES: Final = prepare_re(r"(?!)")
 
 
 def examine_brace(position: ScanPosition) -> ScanVerdict:
@@ -154,10 +155,10 @@ def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
     return not whole and len(written[1]) > 3 and written.end() == len(text) and names.is_prefix(written[1])
 
 
-_TEMPLATE: Final = re.compile(
+_TEMPLATE: Final = prepare_re(
     r"\{\{\s{0,9}(?:(?:tool|function|call|tool_call)\s{0,3}[:|]?\s{0,3})?([\w.\-/]{2,120})\s{0,9}([(:|}{]|\Z)"
 )
-_TEMPLATE_START: Final = re.compile(r"\{\{[\s\w.\-/:|]{0,160}\Z")
+_TEMPLATE_START: Final = prepare_re(r"\{\{[\s\w.\-/:|]{0,160}\Z")
 
 
 def _examine_template(position: ScanPosition) -> ScanVerdict:
@@ -228,8 +229,8 @@ def is_quoted_alone(position: ScanPosition, end: int) -> bool:
 
 _MAX_TAG_LENGTH: Final = 400
 _MAX_WEAK_LENGTH: Final = 8_000  # characters held back while a possible call tag is not closed
-_TAG_START: Final = re.compile(r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?(?:[^\W\d][\w\-.]{0,80})?)")
-_TAG: Final = re.compile(
+_TAG_START: Final = prepare_re(r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?(?:[^\W\d][\w\-.]{0,80})?)")
+_TAG: Final = prepare_re(
     r"<\s{0,3}(/?)\s{0,3}(\|?(?:\w{1,20}[:|])?[^\W\d][\w\-.]{0,80})((?:[\s=:][^<>]{0,300})?)(\|?)>"
 )
 
@@ -268,11 +269,11 @@ def _examine_cut_tag(position: ScanPosition, plain: str) -> ScanVerdict:
     return ShowUntil(position.at + 1)
 
 
-_CALL_AFTER_TAG: Final = re.compile(r"\s*(?:[{\[<`]|\n|call:)")
-_ELLIPSIS_TEXT: Final = re.compile(
+_CALL_AFTER_TAG: Final = prepare_re(r"\s*(?:[{\[<`]|\n|call:)")
+_ELLIPSIS_TEXT: Final = prepare_re(
     r"\s*+(?:\{\s*+)?(?:\.{2,}|…|json|JSON|payload|name|body)?(?:\s*+\})?\s*+(?=</)"
 )
-_MENTION_WORDS: Final = re.compile(
+_MENTION_WORDS: Final = prepare_re(
     r"[ \t]{0,3}(?:$|[,.;:!?)\"'”*]|(?:and|or|to|is|are|was|tags?|tokens?|blocks?|markers?|ו|או|הוא|היא)\b)"
 )
 
@@ -332,7 +333,7 @@ def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVe
     return HideUntil(found.end(), "thought", UntilCloser(build_tag_closer(found[2])))
 
 
-_PARAMETER_CHILD: Final = re.compile(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
+_PARAMETER_CHILD: Final = prepare_re(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
 
 
 def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool) -> ScanVerdict:
@@ -363,10 +364,10 @@ def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool
     return ShowUntil(found.end(), tags_checked_to=end if closer is None and not is_empty else 0)
 
 
-_CHILD_TAG: Final = re.compile(
+_CHILD_TAG: Final = prepare_re(
     r"<\s*(?:\w{1,20}:)?(?:arguments|args|parameters?|params|inputs?|tool_?input|arg)\b", re.IGNORECASE
 )
-_NAME_CHILD_TAG: Final = re.compile(
+_NAME_CHILD_TAG: Final = prepare_re(
     r"<\s*(?:tool_?|function_?)?(?:name|tool|function)\s*(?:>|=)", re.IGNORECASE
 )
 
@@ -397,10 +398,10 @@ def _find_sure_names(position: ScanPosition, found: re.Match[str], block: str) -
     return ()
 
 
-_PIPE_TOKEN: Final = re.compile(r"<\|([^|<>\n]{1,80})\|>|<\|(/?DSML\|[^<>\n]{1,200}|/?[^\W\d]\w{2,40})>")
-_PIPE_TOKEN_START: Final = re.compile(r"<\|(?:[^|<>\n]{0,80}\|?|/?DSML\|[^<>\n]{0,200})\Z", re.IGNORECASE)
+_PIPE_TOKEN: Final = prepare_re(r"<\|([^|<>\n]{1,80})\|>|<\|(/?DSML\|[^<>\n]{1,200}|/?[^\W\d]\w{2,40})>")
+_PIPE_TOKEN_START: Final = prepare_re(r"<\|(?:[^|<>\n]{0,80}\|?|/?DSML\|[^<>\n]{0,200})\Z", re.IGNORECASE)
 # An unknown token: two words or a long one. Physics notation and F# have short text between such signs.
-_UNKNOWN_MARKER: Final = re.compile(r"(?=[^|<>\n]*[\w][ _][\w]|[^|<>\n]{10})[\w/][^|<>\n]*[\w.!?)]\Z")
+_UNKNOWN_MARKER: Final = prepare_re(r"(?=[^|<>\n]*[\w][ _][\w]|[^|<>\n]{10})[\w/][^|<>\n]*[\w.!?)]\Z")
 
 
 def examine_marker(position: ScanPosition) -> ScanVerdict:
@@ -411,8 +412,8 @@ def examine_marker(position: ScanPosition) -> ScanVerdict:
     return _examine_pipe_token(position) if second == "|" else examine_tag(position)
 
 
-_DOUBLE_BRACKETS: Final = re.compile(r"<<\s?(/?)\s?([^\W\d][\w \-]{1,40})>>")
-_DOUBLE_BRACKETS_START: Final = re.compile(r"<<\s?/?\s?[\w \-]{0,41}>?\Z")
+_DOUBLE_BRACKETS: Final = prepare_re(r"<<\s?(/?)\s?([^\W\d][\w \-]{1,40})>>")
+_DOUBLE_BRACKETS_START: Final = prepare_re(r"<<\s?/?\s?[\w \-]{0,41}>?\Z")
 
 
 def _examine_double_brackets(position: ScanPosition) -> ScanVerdict:
@@ -449,7 +450,7 @@ def _examine_pipe_token(position: ScanPosition) -> ScanVerdict:
 
 
 _MAX_BRACKETED_LENGTH: Final = 2_000  # characters searched for the end of a bracketed block
-_BRACKET_MARKER: Final = re.compile(
+_BRACKET_MARKER: Final = prepare_re(
     r"\[\[?\s*(?P<end>/|END[ _]|end[ _](?:of[ _])?|סוף )?(?:start[ _](?:of[ _])?|begin[ _]|תחילת )?"
     r"(?P<word>(?:available[ _]|memory[ _])?(?:tools?|functions?)[ _-]?(?:calls?|requests?|use|uses"
     r"|results?|invocations?|code)"
@@ -460,13 +461,13 @@ _BRACKET_MARKER: Final = re.compile(
 _MARKER_PARTS: Final = frozenset(
     {"tool", "tools", "args", "call_id", "tool_content"}
 )  # only next to another marker
-_BRACKET_MARKER_CLOSER: Final = re.compile(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
+_BRACKET_MARKER_CLOSER: Final = prepare_re(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
 _BRACKET_LEADS: Final = ("", "/", "end_", "end ", "start_", "start ", "begin_", "begin ", "סוף ", "תחילת ")
 _BRACKET_MARKER_WORDS: Final = tuple(
     lead + word for lead in _BRACKET_LEADS for line in LISTS["bracket words"] for word in line.split(", ")
 )
-_BRACKETED_PROGRAM: Final = re.compile(r"\[\s{0,40}([^\W\d][\w.\-]{0,120})\s?(\()")
-_BRACKETED_CALL: Final = re.compile(
+_BRACKETED_PROGRAM: Final = prepare_re(r"\[\s{0,40}([^\W\d][\w.\-]{0,120})\s?(\()")
+_BRACKETED_CALL: Final = prepare_re(
     r"\[\s{0,3}(?:calling|call|using|use|invoking|invoke|executing|execute|running|run|tool|function"
     r"|קורא ל|מפעיל|מריץ|כלי)\b"
     r"[\s:]{0,3}(?:the\s|tool\b|function\b|call\b|:|\s|כלי\b|את\s"
@@ -493,8 +494,8 @@ def examine_square_bracket(position: ScanPosition) -> ScanVerdict:
     return _examine_bracketed_words(position, position.read(position.at, 200))
 
 
-_NAME_ARGUMENTS_PAIR: Final = re.compile(r"\[\s{0,40}([\"'])([\w.\-/]{2,120})\1\s{0,9},\s{0,40}\{")
-_NAME_ARGUMENTS_PAIR_START: Final = re.compile(
+_NAME_ARGUMENTS_PAIR: Final = prepare_re(r"\[\s{0,40}([\"'])([\w.\-/]{2,120})\1\s{0,9},\s{0,40}\{")
+_NAME_ARGUMENTS_PAIR_START: Final = prepare_re(
     r"\[\s{0,40}[\"'][\w.\-/]{0,120}(?:[\"']\s{0,9}(?:,\s{0,40})?)?\Z"
 )
 
@@ -548,7 +549,7 @@ def _examine_bracketed_words(position: ScanPosition, rest: str) -> ScanVerdict:
     return ShowUntil(position.at + 1)
 
 
-_CALL_AFTER_MARKER: Final = re.compile(
+_CALL_AFTER_MARKER: Final = prepare_re(
     r"\s{0,20}(?:[{<`]|\[\s{0,20}[{\w]|[\w.\-/]{1,100}\s{0,3}(?:\[(?:ARGS|CALL_ID)|[({]))"
 )
 
@@ -634,28 +635,28 @@ INLINE_LABELS: Final = (
     "invoke:",
 )
 INLINE_LABEL_WORDS: Final = tuple(label.removesuffix(":") for label in INLINE_LABELS)
-MARKER_PATTERN: Final = re.compile(
+MARKER_PATTERN: Final = prepare_re(
     rf"{'|'.join(map(re.escape, MARKER_LITERALS))}|\b(?:{'|'.join(map(re.escape, INLINE_LABELS))})"
     rf"|(?<!\w)[*_](?=(?:{'|'.join(map(re.escape, INLINE_LABEL_WORDS))})[*_]?:)",
     re.IGNORECASE,
 )
-_CALL_ADDRESS: Final = re.compile(r"[a-z ]{0,30}to=([\w.]{2,120})", re.IGNORECASE)
+_CALL_ADDRESS: Final = prepare_re(r"[a-z ]{0,30}to=([\w.]{2,120})", re.IGNORECASE)
 _MAX_HEADER_LENGTH: Final = 260
-_FLORET_CLOSER: Final = re.compile(r"✿RESULT✿|✿RETURN✿:?", re.IGNORECASE)
-_RETURN_WORD: Final = re.compile(r"✿RETURN✿:?", re.IGNORECASE)
-_THOUGHT_END_WORD: Final = re.compile("◁/think▷")
-_DECORATED_LABEL: Final = re.compile(
+_FLORET_CLOSER: Final = prepare_re(r"✿RESULT✿|✿RETURN✿:?", re.IGNORECASE)
+_RETURN_WORD: Final = prepare_re(r"✿RETURN✿:?", re.IGNORECASE)
+_THOUGHT_END_WORD: Final = prepare_re("◁/think▷")
+_DECORATED_LABEL: Final = prepare_re(
     rf"(?:[(\[]|[*_`]{{1,3}})(?:{'|'.join(map(re.escape, INLINE_LABEL_WORDS))})"
     r"(?::[*_`]{0,3}|[*_`]{1,3}:)",
     re.IGNORECASE,
 )
 _MAX_DECORATED_LENGTH: Final = 40
-_LABEL_TO_VALUE: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?P<fence>`{3}\w{0,12}\s{1,9})?(?=[{\[])")
-_LABEL_TO_VALUE_START: Final = re.compile(r"[ *`]{0,6}(?:\n\s{0,9})?(?:`{1,3}|`{3}\w{0,12}\s{0,9})?")
-_LABEL_TO_PROGRAM: Final = re.compile(r"[ *`]{0,6}(?P<name>[^\W\d][\w.]{0,120})\(")
-_LABEL_TO_PROGRAM_START: Final = re.compile(r"[ *`]{0,6}(?:[^\W\d][\w.]{0,120})?")
-_LABEL_END: Final = re.compile(r"[ \t*_`).\]]{0,12}(?=\n|\Z)")  # to the end of the line
-_FENCE_END: Final = re.compile(r"\s{0,9}`{3}")
+_LABEL_TO_VALUE: Final = prepare_re(r"[ *`]{0,6}(?:\n\s{0,9})?(?P<fence>`{3}\w{0,12}\s{1,9})?(?=[{\[])")
+_LABEL_TO_VALUE_START: Final = prepare_re(r"[ *`]{0,6}(?:\n\s{0,9})?(?:`{1,3}|`{3}\w{0,12}\s{0,9})?")
+_LABEL_TO_PROGRAM: Final = prepare_re(r"[ *`]{0,6}(?P<name>[^\W\d][\w.]{0,120})\(")
+_LABEL_TO_PROGRAM_START: Final = prepare_re(r"[ *`]{0,6}(?:[^\W\d][\w.]{0,120})?")
+_LABEL_END: Final = prepare_re(r"[ \t*_`).\]]{0,12}(?=\n|\Z)")  # to the end of the line
+_FENCE_END: Final = prepare_re(r"\s{0,9}`{3}")
 
 
 def examine_marker_word(position: ScanPosition) -> ScanVerdict:

@@ -45,6 +45,7 @@ from fingerpost.choose.syntax_guard.vocabulary import (
     is_namespaced,
     is_tool_like,
 )
+from fingerpost.regex import prepare_re
 
 RULER: Final = r"\-=*~+%@—–═━─"
 _MAX_DELIMITER_LENGTH: Final = 120
@@ -81,30 +82,30 @@ _OPENING_DECORATION: Final = (
 _CLOSING_DECORATION: Final = (
     rf"[ \t]{{0,2}}:?[ \t]?(?P<close>[|!{RULER}#_/<]{{0,24}}(?P<last>[\])}}>»]{{0,3}}))"
 )
-_DELIMITER: Final = re.compile(
+_DELIMITER: Final = prepare_re(
     rf"{_OPENING_DECORATION}{_DELIMITER_PHRASE}{_CLOSING_DECORATION}", re.IGNORECASE
 )
-_DELIMITER_START: Final = re.compile(
+_DELIMITER_START: Final = prepare_re(
     rf"[ \t]{{0,4}}(?:[\[({{<«]{{1,3}}[ \t]?[|!{RULER}#_]{{0,6}}|[{RULER}#_>/|<!]{{1,24}})?[ \t]{{0,2}}"
     rf"(?P<words>[^\W_][\w \t\-:]{{0,100}}|)[ \t]{{0,2}}:?[ \t]?[|!{RULER}#_/<]{{0,24}}[\])}}>»]{{0,3}}\Z"
 )
 _FIRST_WORDS: Final = ("start", "begin", "open", "end", "finish", "stop", "close", "closing", "סוף", "תחילת")
 _MAX_FIRST_WORD_LENGTH: Final = max(map(len, _FIRST_WORDS))
-_DELIMITER_NOUN: Final = re.compile("tool|function|plugin|mcp|helper|call|כלי")
-_LEADING_DECORATION: Final = re.compile(r"[\W_]{0,30}")
-_LATE_PHRASE: Final = re.compile(rf"{_DELIMITER_WORDS}{_SURE_WORDS}", re.IGNORECASE)
-_DELIMITER_CLOSER: Final = re.compile(
+_DELIMITER_NOUN: Final = prepare_re("tool|function|plugin|mcp|helper|call|כלי")
+_LEADING_DECORATION: Final = prepare_re(r"[\W_]{0,30}")
+_LATE_PHRASE: Final = prepare_re(rf"{_DELIMITER_WORDS}{_SURE_WORDS}", re.IGNORECASE)
+_DELIMITER_CLOSER: Final = prepare_re(
     rf"[\[({{<«|!{RULER}#_/> \t]{{0,30}}"
     rf"(?:{_END_WORDS}{_OF_TOOL}{_DELIMITER_WORDS}(?:{_SURE_WORDS}|{_WEAK_WORDS}){_LAST_WORD}"
     rf"|{_DELIMITER_WORDS}{_SURE_WORDS}[ \t_:\-]{{1,3}}{_END_WORDS})"
     rf"[ \t]{{0,2}}[|!{RULER}#_/<]{{0,24}}[\])}}>»]{{0,3}}",
     re.IGNORECASE,
 )
-_DELIMITED_BODY: Final = re.compile(
+_DELIMITED_BODY: Final = prepare_re(
     r"\s{0,20}(?:`{3}\w{0,12}\s{0,9})?(?:\[\s{0,9})?(?:\{|[^\W\d][\w.]{1,80}\()"
 )
 _ASIDE_VERBS: Final = ("calling", "invoking", "using", "running", "executing")
-_ASIDE: Final = re.compile(
+_ASIDE: Final = prepare_re(
     rf"\((?:{'|'.join(_ASIDE_VERBS)})[ ](?:the |a )?(?P<before>(?:tool|function):? )?"
     r"[`'\"]?(?P<name>[\w.\-/]{2,80}?)[`'\"]?(?P<behind> (?:tool|function))?"
     r"(?:[ ][^()\n]{0,80}?)?[ ]?(?:\.{2,3}|…)[ ]?\)",
@@ -205,14 +206,14 @@ def _examine_delimited_body(position: ScanPosition, found: re.Match[str], end: i
 
 _MAX_SCRIPT_LINE_LENGTH: Final = 2_000
 _MAX_THOUGHT_LENGTH: Final = 3_000
-_ACTION_TOOL_NAME: Final = re.compile(r"[`\"'*\[]{0,3}([\w.\-/:]{2,120}?)[`\"'*\]]{0,3}\s*(?:\Z|(?=[(\[{]))")
-_WHOLE_LINE: Final = re.compile(r"[`\"'*]{0,3}[\w.\-/:]{2,120}[`\"'*]{0,3}[.]?\s*\Z")
-_BRACKETED_ACTION: Final = re.compile(r"[A-Z][A-Za-z_]{1,40}\[[^\[\]\n]{0,400}\]\s*\Z")
-_JSON_INPUT: Final = re.compile(r"\s{0,40}(?:`{3,}\w{0,12}\s{0,10})?(?=[{\[])")
-_INDENTED_LINE: Final = re.compile(r"\n[ \t]{1,12}[\w\-]{1,60}[ \t]?:")  # a YAML entry
-_OPENING_SIGNS: Final = re.compile(r"[{\[(]")
+_ACTION_TOOL_NAME: Final = prepare_re(r"[`\"'*\[]{0,3}([\w.\-/:]{2,120}?)[`\"'*\]]{0,3}\s*(?:\Z|(?=[(\[{]))")
+_WHOLE_LINE: Final = prepare_re(r"[`\"'*]{0,3}[\w.\-/:]{2,120}[`\"'*]{0,3}[.]?\s*\Z")
+_BRACKETED_ACTION: Final = prepare_re(r"[A-Z][A-Za-z_]{1,40}\[[^\[\]\n]{0,400}\]\s*\Z")
+_JSON_INPUT: Final = prepare_re(r"\s{0,40}(?:`{3,}\w{0,12}\s{0,10})?(?=[{\[])")
+_INDENTED_LINE: Final = prepare_re(r"\n[ \t]{1,12}[\w\-]{1,60}[ \t]?:")  # a YAML entry
+_OPENING_SIGNS: Final = prepare_re(r"[{\[(]")
 _CALL_LABEL_KINDS: Final = frozenset({"input", "action", "call", "tool"})
-_JSON_INPUT_START: Final = re.compile(r"\s{0,40}(?:`{1,9}\w{0,12}\s{0,10})?\Z")
+_JSON_INPUT_START: Final = prepare_re(r"\s{0,40}(?:`{1,9}\w{0,12}\s{0,10})?\Z")
 
 
 class ReactScript:
@@ -426,22 +427,22 @@ def _examine_after_thought(position: ScanPosition, found: re.Match[str], label: 
 
 
 _MAX_LINE_HEAD_LENGTH: Final = 200
-_LINE_CALL: Final = re.compile(r"[ \t]{0,8}(?:print\(|await )?[ \t]?(?!print\()([^\W\d][\w.]{1,120})\(")
-_LINE_CALL_START: Final = re.compile(r"[ \t]{0,8}(?:print\(|await )?[ \t]?([^\W\d][\w.]{0,120})?\Z")
-_CHANNEL_LINE: Final = re.compile(r"[ \t]{0,4}>{3}([\w.\-/]{1,120})\n\s{0,9}(?=\{)")
-_CHANNEL_LINE_START: Final = re.compile(r"[ \t]{0,4}>{1,3}(?:[\w.\-/]{1,120}\n?\s{0,9})?\Z")
-_NAME_AND_ARGUMENTS: Final = re.compile(
+_LINE_CALL: Final = prepare_re(r"[ \t]{0,8}(?:print\(|await )?[ \t]?(?!print\()([^\W\d][\w.]{1,120})\(")
+_LINE_CALL_START: Final = prepare_re(r"[ \t]{0,8}(?:print\(|await )?[ \t]?([^\W\d][\w.]{0,120})?\Z")
+_CHANNEL_LINE: Final = prepare_re(r"[ \t]{0,4}>{3}([\w.\-/]{1,120})\n\s{0,9}(?=\{)")
+_CHANNEL_LINE_START: Final = prepare_re(r"[ \t]{0,4}>{1,3}(?:[\w.\-/]{1,120}\n?\s{0,9})?\Z")
+_NAME_AND_ARGUMENTS: Final = prepare_re(
     r"[ \t]{0,8}(?:[@/!]|/(?:tool|call|use) )?"
     r"([^\W\d][\w.\-/]{1,120})[ \t]?\n?[ \t]{0,8}(?=\{)"
 )
-_NAME_AND_ARGUMENTS_START: Final = re.compile(
+_NAME_AND_ARGUMENTS_START: Final = prepare_re(
     r"[ \t]{0,8}(?:[@/!]|/(?:tool|call|use) |/[a-z]{0,4}\Z)?"
     r"(?:([^\W\d][\w.\-/]{0,120})[ \t]?\n?[ \t]{0,8})?\Z"
 )
-_NAME_START: Final = re.compile(r"[a-z]+(?:_\w*|[A-Z]\w*)?")
+_NAME_START: Final = prepare_re(r"[a-z]+(?:_\w*|[A-Z]\w*)?")
 _LINE_SIGNS: Final = r"(?:[=\-*~+_%@]{2,12}|#{1,6})"
 _MAX_RULER_LENGTH: Final = 100
-_RULER_LINE: Final = re.compile(
+_RULER_LINE: Final = prepare_re(
     rf"[ \t]{{0,4}}{_LINE_SIGNS}[ \t]?(?P<end>end(?:[ _]of)?[ _]|סוף "
     r")?(?:(?:begin|start)(?:[ _]of)?[ _]|תחילת )?"
     r"(?:\w{1,20}[ _]){0,3}?"
@@ -449,7 +450,7 @@ _RULER_LINE: Final = re.compile(
     r"[ \t]?:?[ \t]?[=\-*#~+_%@]{0,12}[ \t]{0,9}(?=\n|\Z)",
     re.IGNORECASE,
 )
-_RULER_LINE_START: Final = re.compile(
+_RULER_LINE_START: Final = prepare_re(
     rf"[ \t]{{0,4}}(?:[=\-*~+_%@#]{{1,12}}"
     rf"|{_LINE_SIGNS}[ \t]?[\w \t\-]{{0,90}}:?[ \t]?[=\-*#~+_%@]{{0,12}}[ \t]{{0,9}})\Z"
 )
@@ -582,19 +583,19 @@ def _examine_program_line(position: ScanPosition, found: re.Match[str]) -> ScanV
 _MAX_SPAN_LENGTH: Final = 1_000
 _MAX_INFO_LENGTH: Final = 120
 _MAX_CODE_HEAD_LENGTH: Final = 400
-_BACKTICK_RUN: Final = re.compile(r"`+|~{3,}")
-_TOOL_INFO_STRING: Final = re.compile(
+_BACKTICK_RUN: Final = prepare_re(r"`+|~{3,}")
+_TOOL_INFO_STRING: Final = prepare_re(
     r"\s*+(?:json|xml|python|text)?[\s:_-]*+(?:tool[_ -]?(?:calls?|code|use|request|invocation)"
     r"|function[_ -]?calls?|tools?|קריאה לכלי)\s*",
     re.IGNORECASE,
 )
-_INFO_LANGUAGE: Final = re.compile(r"\A(?:json|xml|python|text|tool_code|tool_call)\s+(?=\S)", re.IGNORECASE)
-_CODE_CALL: Final = re.compile(r"\[?\s{0,9}(?:print\(\s{0,9})?(?!print\()([^\W\d][\w.]{0,120})\s?\(")
-_CODE_TOKEN: Final = re.compile(r"<\|([^|<>\n]{1,80})\|>")
-_CODE_TOKEN_START: Final = re.compile(r"<\|[^<>\n]{0,80}\Z")
-_CODE_TAG: Final = re.compile(r"<\s?(\|?[\w:.\-|]{1,80})")
-_BACKTICKS: Final = re.compile(r"`+")
-_CODE_CALL_START: Final = re.compile(r"\[?\s{0,9}(?:print\(\s{0,9})?(?:[^\W\d][\w.]{0,120})?\s?\Z")
+_INFO_LANGUAGE: Final = prepare_re(r"\A(?:json|xml|python|text|tool_code|tool_call)\s+(?=\S)", re.IGNORECASE)
+_CODE_CALL: Final = prepare_re(r"\[?\s{0,9}(?:print\(\s{0,9})?(?!print\()([^\W\d][\w.]{0,120})\s?\(")
+_CODE_TOKEN: Final = prepare_re(r"<\|([^|<>\n]{1,80})\|>")
+_CODE_TOKEN_START: Final = prepare_re(r"<\|[^<>\n]{0,80}\Z")
+_CODE_TAG: Final = prepare_re(r"<\s?(\|?[\w:.\-|]{1,80})")
+_BACKTICKS: Final = prepare_re(r"`+")
+_CODE_CALL_START: Final = prepare_re(r"\[?\s{0,9}(?:print\(\s{0,9})?(?:[^\W\d][\w.]{0,120})?\s?\Z")
 
 
 def build_fence_closer(fence: str) -> re.Pattern[str]:

@@ -49,6 +49,7 @@ from fingerpost.choose.syntax_guard.vocabulary import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ToolCard
+from fingerpost.regex import prepare_re
 
 MAX_RAW_LENGTH: Final = 2_000  # characters kept for inspection
 
@@ -81,14 +82,14 @@ _LOOKALIKES: Final = str.maketrans("▁│┃∣❘ǀ⏐‹›〈〉⟨⟩❮❯
 _FOLD_TABLE: Final = {**_WIDE_CHARACTERS, **_LOOKALIKES}
 _ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "vert": "|", "lbrace": "{", "rbrace": "}"}
 _ENTITY_CODES: Final = {60: "<", 62: ">", 124: "|", 34: '"', 39: "'"}
-_DISGUISED_CHARACTER: Final = re.compile(
+_DISGUISED_CHARACTER: Final = prepare_re(
     rf"[{INVISIBLE}]+"
     r"|&(?:amp;)?(?:(?P<name>lt|gt|quot|apos|vert|lbrace|rbrace)|#0{0,4}(?P<ten>60|62|124|34|39)"
     r"|#x0{0,4}(?P<hex>3c|3e|7c|22|27));|\\u00(?P<escape>3c|3e|7c)",
     re.IGNORECASE,
 )
 # The beginning of an escape that may continue in the next piece.
-_UNFINISHED_ENTITY: Final = re.compile(
+_UNFINISHED_ENTITY: Final = prepare_re(
     r"(?:&(?:amp;)?(?:[a-z]{0,6}|#x?[0-9a-f]{0,6})|\\(?:u[0-9a-f]{0,3})?)\Z", re.IGNORECASE
 )
 
@@ -162,12 +163,12 @@ def _decode_escape(found: re.Match[str]) -> str:
 
 _REMEMBERED_LENGTH: Final = 600  # characters of shown text, to tell a mention from a call
 _REMEMBERED_LINE_LENGTH: Final = 200
-_TRIGGER: Final = re.compile(
+_TRIGGER: Final = prepare_re(
     rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{MARKER_PATTERN.pattern}", MARKER_PATTERN.flags
 )
-_TRIGGER_OUTSIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{MARKER_PATTERN.pattern}", MARKER_PATTERN.flags)
+_TRIGGER_OUTSIDE_VALUES: Final = prepare_re(rf"[<`]|\n+|~~~|{MARKER_PATTERN.pattern}", MARKER_PATTERN.flags)
 _RULER_SIGNS: Final = RULER.replace("\\", "")
-_ORDINARY_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
+_ORDINARY_SIGN: Final = prepare_re(rf"[(«]|(?!~~~)[{RULER}]+")
 _WORD_PREFIXES: Final = frozenset(
     word[:count] for word in (*MARKER_LITERALS, "~~~") for count in range(1, len(word))
 )
@@ -175,7 +176,7 @@ _LABEL_PREFIXES: Final = frozenset(label[:count] for label in INLINE_LABELS for 
 _MAX_PREFIX_LENGTH: Final = max(map(len, (*_WORD_PREFIXES, *_LABEL_PREFIXES))) + 3
 
 
-_CODE_TAIL: Final = re.compile(r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z")
+_CODE_TAIL: Final = prepare_re(r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z")
 
 
 @frozen(kw_only=False)
@@ -379,10 +380,10 @@ def _count_held_tail(text: str, start: int) -> int:
 
 MAX_FOUND: Final = 200  # recorded per text; further ones are hidden but not recorded
 _MAX_SPACE_HELD: Final = 256  # white space held back; dropped if only a block follows
-_UNSEEN_CHARACTERS: Final = re.compile(f"[{INVISIBLE}]+")
-_WHITE_SPACE: Final = re.compile(rf"[\s{INVISIBLE}]*")
+_UNSEEN_CHARACTERS: Final = prepare_re(f"[{INVISIBLE}]+")
+_WHITE_SPACE: Final = prepare_re(rf"[\s{INVISIBLE}]*")
 _UNKNOWN_CALL: Final = WrittenCall(name="", arguments=None)
-_TRAILING_SPACE: Final = re.compile(rf"[\s{INVISIBLE}]{{0,{_MAX_SPACE_HELD}}}\Z")
+_TRAILING_SPACE: Final = prepare_re(rf"[\s{INVISIBLE}]{{0,{_MAX_SPACE_HELD}}}\Z")
 
 
 class SyntaxGuard:

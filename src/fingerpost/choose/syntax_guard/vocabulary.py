@@ -17,17 +17,18 @@ from fingerpost.catalog.name_resolver import (
 )
 from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.records import JsonObject, ToolCard
+from fingerpost.regex import prepare_re
 
 PACKAGE: Final = "fingerpost.choose.syntax_guard"
 LISTS: Final = {name: text.strip().splitlines() for name, text in read_sections(PACKAGE, "words.txt").items()}
 WORDS: Final = read_word_sets(PACKAGE, "words.txt")
 _FOLDED_NAMESPACES: Final = tuple(map(fold_name, NAMESPACES))
-_TOOL_NAMESPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
-_ACTION_NAME: Final = re.compile(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
-_NAME_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_AGENT_NOUN: Final = re.compile(r"[a-z]{3,}(?:er|or)|check|update|off|on|call")
-_NAME_SEPARATOR: Final = re.compile(r"\.|/|::?|__")
-_DISTINCTIVE_PATTERN: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
+_TOOL_NAMESPACE: Final = prepare_re(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
+_ACTION_NAME: Final = prepare_re(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
+_NAME_PART: Final = prepare_re(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_AGENT_NOUN: Final = prepare_re(r"[a-z]{3,}(?:er|or)|check|update|off|on|call")
+_NAME_SEPARATOR: Final = prepare_re(r"\.|/|::?|__")
+_DISTINCTIVE_PATTERN: Final = prepare_re(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
 _recent_indexes: deque[tuple[tuple[ToolCard, ...], WrittenToolNames]] = deque(maxlen=4)
 
 
@@ -136,7 +137,7 @@ MAX_EXAMINED_LENGTH: Final = 8_000
 
 def _compile_phrases(title: str) -> re.Pattern[str]:
     """Compile a list of patterns. A text matches if it contains one of them, in any case."""
-    return re.compile("|".join(LISTS[title]), re.IGNORECASE)
+    return prepare_re("|".join(LISTS[title]), re.IGNORECASE)
 
 
 _SYNTAX_SUBJECT: Final = _compile_phrases("syntax subjects")
@@ -155,7 +156,7 @@ def is_about_syntax(text: str) -> bool:
 
 
 _DATA_WANTED: Final = _compile_phrases("data requests")
-_WORD: Final = re.compile(r"\w+")
+_WORD: Final = prepare_re(r"\w+")
 _INTENTION: Final = _compile_phrases("intentions")
 _LOOK_BACK_LENGTH: Final = 240
 
@@ -186,8 +187,8 @@ def is_introducing_data(before: str) -> bool:
 
 
 MAX_ANNOUNCEMENT_LENGTH: Final = 240
-_BETWEEN_SENTENCES: Final = re.compile(r"(?<=[.!?…])\s+|\n+")
-_COURTESY_WORDS: Final = re.compile(
+_BETWEEN_SENTENCES: Final = prepare_re(r"(?<=[.!?…])\s+|\n+")
+_COURTESY_WORDS: Final = prepare_re(
     r"(?:sure(?: thing)?|of course|certainly|absolutely|ok(?:ay)?|alright|all right|got it|no problem"
     r"|right away|understood|(?:great|good) question|here (?:you go|it is|we go)|thanks|thank you"
     r"|בטח|בוודאי|ודאי|כמובן|בסדר|אין בעיה|מיד|הנה)\W*",
@@ -196,7 +197,7 @@ _COURTESY_WORDS: Final = re.compile(
 _LOOKING_PATTERN: Final = (
     r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
 )
-_ANNOUNCEMENT_PHRASE: Final = re.compile(
+_ANNOUNCEMENT_PHRASE: Final = prepare_re(
     r"\blet me\b(?! (?:know|explain|be\b))|\blet(?:'|’)?s\b|\bi(?:(?:'|’)?ll| will)\b(?! (?:be|not|never)\b)"
     rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING_PATTERN}\b)|\bi "
     rf"(?:need|have) to {_LOOKING_PATTERN}\b"

@@ -25,6 +25,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.regex import prepare_re
+
 Vector = NDArray[np.float32]
 
 MAX_TOKENS: Final = 128
@@ -188,7 +190,7 @@ def _separate_character(character: str) -> str:
     return f" {character} " if is_symbol or category.startswith("P") else character.lower()
 
 
-_IDEOGRAPH: Final = re.compile(
+_IDEOGRAPH: Final = prepare_re(
     "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f]"
 )

@@ -22,6 +22,7 @@ from fingerpost.narrow.gloss.hebrew import (
 )
 from fingerpost.narrow.lexical_terms import UNSPACED_CHARACTERS, remove_accents
 from fingerpost.records import Signals
+from fingerpost.regex import prepare_re
 
 MIN_SKELETON_LENGTH: Final = 3
 MIN_BRAND_SKELETON_LENGTH: Final = 2
@@ -38,7 +39,7 @@ _LATIN_DIGRAPHS: Final = (
 _LATIN_CONSONANTS: Final = str.maketrans(
     {"c": "k", "q": "k", "f": "p", "v": "b", "z": "s", "j": "g"} | dict.fromkeys("aeiouyhw")
 )
-_REPEATED_LETTERS: Final = re.compile(r"(.)\1+")
+_REPEATED_LETTERS: Final = prepare_re(r"(.)\1+")
 
 
 def get_hebrew_skeleton(word: str) -> str:
@@ -193,7 +194,7 @@ _FOLDED_SPELLINGS: Final = str.maketrans(
     | dict.fromkeys("“”„«»「」『』", '"')
     | {"ک": "ك", "ؤ": "و", "ँ": "ं", "ß": "ss", "’": "'", "\u200c": " ", "！": "!", "；": ";", "：": ":"}
 )
-_REQUEST_TOKEN: Final = re.compile(
+_REQUEST_TOKEN: Final = prepare_re(
     r'(?P<kept>"[^"\n]{1,400}"|[a-zA-Z]{2,8}://[!-~]{1,400}'
     r"|[A-Za-z0-9_~-]{0,80}(?:[./@\\][A-Za-z0-9_~-]{1,80}){1,20}"
     r"|[A-Za-z]{0,40}\d[\w-]{0,40}[A-Za-z][\w-]{0,40}|\d{1,40}(?:[.,:]\d{1,40}){0,10})"

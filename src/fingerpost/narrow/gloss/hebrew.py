@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import lru_cache
@@ -11,19 +10,20 @@ from typing import Final
 
 from fingerpost.data_files import read_data_text
 from fingerpost.frozen import frozen
+from fingerpost.regex import prepare_re
 
 MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; longer input is not analysed
 
 _VOWEL_POINTS: Final = "".join(map(chr, range(0x0591, 0x05C8)))
 _QUOTES: Final = "'\"’‘`´“”׳״"
 _FOLDED_LETTERS: Final = str.maketrans("ךםןףץ", "כמנפצ", _VOWEL_POINTS + _QUOTES)
-_DOUBLED_LETTERS: Final = re.compile(r"י{2,}|ו{2,}")
+_DOUBLED_LETTERS: Final = prepare_re(r"י{2,}|ו{2,}")
 
 # A Hebrew word may contain marks between its letters: `צ'אט`, `דו"ח`, vowel points.
 _HEBREW_WORD: Final = rf"[א-ת](?:[{_QUOTES}{_VOWEL_POINTS}]{{0,4}}[א-ת]){{0,80}}['׳’]?"
 _LATIN_WORD: Final = r"[^\W_א-ת]+(?:[._/@+'-][^\W_א-ת]+){0,40}"
 _HEBREW_PLURAL: Final = r"(?:(?:ים|ות)(?![א-ת]))?"  # a Hebrew plural of a Latin word: `PRים`
-_WORD_TOKEN: Final = re.compile(rf"(?P<hebrew>{_HEBREW_WORD})|(?P<other>{_LATIN_WORD}){_HEBREW_PLURAL}")
+_WORD_TOKEN: Final = prepare_re(rf"(?P<hebrew>{_HEBREW_WORD})|(?P<other>{_LATIN_WORD}){_HEBREW_PLURAL}")
 
 
 @frozen(kw_only=False)

@@ -11,6 +11,7 @@ from typing import Final
 from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import EntityKind, Signals
+from fingerpost.regex import prepare_re
 
 
 @frozen(kw_only=False)
@@ -66,11 +67,11 @@ _MAX_SMALL_TALK_WORDS: Final = 7
 _MAX_EXPRESSION_LENGTH: Final = 80
 
 _REMOVED_PATTERNS: Final = (
-    ("url", re.compile(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)),
-    ("email", re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}\b")),
+    ("url", prepare_re(r"\b(?:https?://|www\.)\S+", re.IGNORECASE)),
+    ("email", prepare_re(r"\b[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,4}\b")),
     (
         "path",
-        re.compile(
+        prepare_re(
             r"(?<![\w/.])(?:~|\.{1,2})?/[\w.+@-]+(?:/[\w.+@-]*)*"
             r"|(?<![\w/])[A-Za-z]:\\[^\s\"']+"
             r"|(?<![\w/])(?:[\w+@-]+/)*[\w+@-]+\.(?:md|txt|json|jsonl|ya?ml|toml|ini|cfg|conf|csv|tsv|xml|html?|"
@@ -88,7 +89,7 @@ _CUE_BY_ENTITY: Final = {
     EntityKind.DATE: "date",
     EntityKind.TIME: "time",
 }
-_TOKEN: Final = re.compile(
+_TOKEN: Final = prepare_re(
     r"[a-z]+(?:[-'+.][a-z0-9]+)*\+*|[א-ת]+(?:[\"'-][א-ת]+)*'?|\d+(?:[.,]\d+)*|[?!.:;,\n]|[^\W\d_]+"
 )
 _SENTENCE_ENDS: Final = frozenset(".!?;:\n")
@@ -98,28 +99,28 @@ _PLUS: Final = frozenset(("ועוד", "פחות"))
 _POSSESSIVES: Final = frozenset(("my", "our", "mine"))
 _HEBREW_POSSESSIVES: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
 _HEBREW_PREFIXES: Final = "והבלמשכ"
-_POLITE: Final = re.compile(
+_POLITE: Final = prepare_re(
     r"\b(?:can|could|would|will) (?:you|u)\b|\bplease\b|\bkindly\b|\bpls\b|בבקשה|אפשר|תוכל|אתה יכול"
 )
-_ARITHMETIC: Final = re.compile(
+_ARITHMETIC: Final = prepare_re(
     r"\s*(?:what(?:'s| is)|how much is|calculate|compute|solve|כמה זה|כמה הם|כמה)?\s*"
     r"\(?-?\d{1,6}(?:[.,]\d+)?%?(?:\s*(?:[-+*/x×÷^=%()]|plus|minus|times|divided by|over|of|percent of|"
     r"ועוד|פחות|כפול|חלקי|לחלק ל-?|אחוז מ-?)\s*\(?-?\d{1,6}(?:[.,]\d+)?%?\)?)+\s*[=?.!]*\s*",
     re.IGNORECASE,
 )
-_NAMED: Final = re.compile(r"(?<=[a-z,א-ת] )[A-Z][\w&'’.-]*[a-z]\w*")
-_ODD_NAME: Final = re.compile(
+_NAMED: Final = prepare_re(r"(?<=[a-z,א-ת] )[A-Z][\w&'’.-]*[a-z]\w*")
+_ODD_NAME: Final = prepare_re(
     r"\b[A-Z]?[a-z]+[A-Z]\w*\b|\b(?=\w*\d)(?=\w*[A-Z])[A-Z0-9][\w-]{3,}\b|\b[A-Z]{2,}\d+\w*\b|#\w+|\br/\w+"
 )
 # Quoted text is the topic of the request, not the instruction.
-_QUOTED: Final = re.compile(r"(?<!\w)(?:\"[^\"]{2,600}\"|“[^”]{2,600}”|«[^»]{2,600}»|'[^'\n]{2,200}')(?!\w)")
-_GIVEN: Final = re.compile(r"[:\n]\s{0,9}\S{1,60}(?:\s{1,9}\S{1,60}){3}")
-_BLANK: Final = re.compile(r"_{2,}|\.{4,}|<\w+>|\[\w*\]|…\s*\?")
-_WHAT_END: Final = re.compile(r"(?:\w[, ]+what(?: \w+){0,3}|\b(?:is|are|to|of|with|have|be|called))\s*\?\s*$")
-_HOW_MADE: Final = re.compile(
+_QUOTED: Final = prepare_re(r"(?<!\w)(?:\"[^\"]{2,600}\"|“[^”]{2,600}”|«[^»]{2,600}»|'[^'\n]{2,200}')(?!\w)")
+_GIVEN: Final = prepare_re(r"[:\n]\s{0,9}\S{1,60}(?:\s{1,9}\S{1,60}){3}")
+_BLANK: Final = prepare_re(r"_{2,}|\.{4,}|<\w+>|\[\w*\]|…\s*\?")
+_WHAT_END: Final = prepare_re(r"(?:\w[, ]+what(?: \w+){0,3}|\b(?:is|are|to|of|with|have|be|called))\s*\?\s*$")
+_HOW_MADE: Final = prepare_re(
     r"^how (?:is|are|was|were) [^?]{1,60}(?:made|done|built|formed|found|set|chosen|used|\wed)\b"
 )
-_CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|נניח|אילו|דמיין)\b")
+_CONDITION: Final = prepare_re(r"^(?:if|suppose|imagine|assuming|let's say|אם|נניח|אילו|דמיין)\b")
 
 
 @frozen(kw_only=False)

@@ -11,6 +11,7 @@ from fingerpost.narrow.gloss.gloss import gloss_words
 from fingerpost.narrow.need.features import NEED_WORDS, NeedFeatures, cut_middle, extract_features
 from fingerpost.narrow.request import Dependence, classify_dependence
 from fingerpost.records import EntityKind, Message, Signals
+from fingerpost.regex import prepare_re
 
 _LOOK_BACK_MESSAGES: Final = 40  # messages searched for the answer
 _MAX_SHORT_REQUEST_WORDS: Final = 9
@@ -19,7 +20,7 @@ _MAX_REPLY_WORDS: Final = 3
 _MAX_RECALL_WORDS: Final = 30  # a longer request is not a question about the conversation
 _MAX_YES_LENGTH: Final = 60
 
-_REFERENCE_TO_EARLIER: Final = re.compile(
+_REFERENCE_TO_EARLIER: Final = prepare_re(
     r"\b(?:did (?:i|you|we) (?:just )?(?:say|tell|mention|decide|agree|call|write|suggest|recommend)"
     r"|(?:i|you|we) (?:just )?(?:said|told|mentioned|decided|agreed|suggested|recommended|called)"
     r"|remind me (?:what|which|who|where|when|how)|what (?:was|were) (?:my|our|the|your)"
@@ -28,13 +29,13 @@ _REFERENCE_TO_EARLIER: Final = re.compile(
     r"|(?<!\w)(?:אמרתי|אמרת|אמרנו|סיפרתי|הזכרתי|החלטנו|סיכמנו)"
     r"|(?<!\w)(?:מה הי(?:ה|תה|יתה)|מי מהם|מי מהן|איזה מהם|איזו מהן)"
 )
-_OWN_FACT: Final = re.compile(
+_OWN_FACT: Final = prepare_re(
     r"\b(?:what(?:'s| is| was| were| are| do i)|who(?:'s| is)|where(?:'s| is| do i| am i)|which"
     r"|when(?:'s| is)|how old) .*\b(?:my|our|i)\b|\bwhere do (?:i|we) \w+|\bwhen do (?:i|we) \w+"
     r"|(?<!\w)(?:איך קוראים ל|מה השם של|מה שמ[וה]|במה אני|איפה אני)"
     r"|(?<!\w)(?:מה|מי|איפה|מתי) ה.*(?:שלי|שלנו)(?!\w)"
 )
-_REWORDING: Final = re.compile(
+_REWORDING: Final = prepare_re(
     r"\b(?:shorter|longer|simpler|more simply|clearer|rephrase|reword|rhyme|funnier|nicer|pronounce"
     r"|(?:more|less) (?:formal|friendly|casual|detail|polite|funny)|say (?:that|it) (?:again|more|in)"
     r"|what do you mean|why(?: not| is that)?\s*\?*$|in other words|half of (?:that|it)"
@@ -42,13 +43,13 @@ _REWORDING: Final = re.compile(
     r"|(?<!\w)(?:יותר (?:פשוט|קצר|ארוך|רשמי|מצחיק|ברור)|קצר יותר|פשוט יותר|למה\s*\?*$|מה הכוונה)"
     r"|(?<!\w)(?:תסביר (?:את זה|שוב)|ו?חצי מזה|במילים אחרות|תקצר)"
 )
-_CONSENT: Final = re.compile(
+_CONSENT: Final = prepare_re(
     r"(?:yes|yeah|yep|yup|sure|ok|okay|go ahead|do it|do that|please do|proceed|go for it|send it|confirmed?"
     r"|sounds good|correct|right|absolutely|why not|please|then|thanks|👍|✅"
     r"|כן|בטח|קדימה|סבבה|אוקיי|תעשה(?: את זה)?|בבקשה|מאשר|מאשרת|יאללה|בסדר|תשלח)(?!\w)",
     re.IGNORECASE,
 )
-_OFFER: Final = re.compile(
+_OFFER: Final = prepare_re(
     r"\b(?:shall i|should i|do you want me to|would you like me to|want me to|may i|can i go ahead|ok to"
     r"|confirm)\b"
     r"|(?<!\w)(?:האם ל|לשלוח|להמשיך|למחוק|להזמין|לקבוע|לבצע|לעשות|שא\w+|רוצה ש|מאשר|לאשר)",
@@ -130,7 +131,7 @@ def _is_reply_to_question(text: str, history: Sequence[Message]) -> bool:
 _SELF_CONTAINED_CUES: Final = frozenset(
     ("act", "command", "seek", "make", "write", "explain", "fact", "opinion", "chat", "role", "live", "sum")
 )
-_HISTORY_WORD: Final = re.compile(r"[a-z']+|[א-ת]+|\d+")
+_HISTORY_WORD: Final = prepare_re(r"[a-z']+|[א-ת]+|\d+")
 
 
 def _tokenize_history(text: str) -> list[str]:
@@ -163,7 +164,7 @@ class RuleFinding:
 _MAX_GREETING_WORDS: Final = 8
 
 # Positive reactions to an answer.
-_POSITIVE_REACTION: Final = re.compile(
+_POSITIVE_REACTION: Final = prepare_re(
     r"\b(?:(?:nice|good|great|excellent|fine|lovely|brilliant) (?:work|job|one|idea|point|to know|to hear)"
     r"|well done|i see|i understand|understood|makes sense|phew|interesting|love it|i like it"
     r"|(?:you are|you're) (?:the best|great|amazing|awesome|so helpful|very helpful|a star|funny)"
@@ -172,7 +173,7 @@ _POSITIVE_REACTION: Final = re.compile(
 )
 
 # Introductions. After "I am" a name may follow, or something else.
-_INTRODUCES: Final = re.compile(
+_INTRODUCES: Final = prepare_re(
     r"(?<!\S)(?:(?P<certain>my name(?:'s| is)|שמי|השם שלי(?: הוא)?|קוראים לי)"
     r"|i am|i'm|im|this is|it's|call me|אני|כאן) (?P<name>[^\W\d_]+(?: [^\W\d_]+)?)(?= [!.,\n]|$)"
 )
@@ -181,7 +182,7 @@ _INTRODUCES: Final = re.compile(
 _TOOL_REQUEST_PATTERNS: Final = (
     (
         "asks to read, find or change a file",
-        re.compile(
+        prepare_re(
             r"\b(?:read|open|edit|rename|delete|move|copy|find|save|unzip|append to) (?:me )?"
             r"(?:the |this |that |my |our |a |all |these |those )?(?:\w+ ){0,2}"
             r"(?:files?|folders?|documents?|directory)\b"
@@ -191,7 +192,7 @@ _TOOL_REQUEST_PATTERNS: Final = (
     ),
     (
         "asks to run a command",
-        re.compile(
+        prepare_re(
             r"\b(?:run|execute|rerun) (?:the |this |that |my |our |all )?(?:\w+ ){0,2}"
             r"(?:command|script|tests?|test suite|job|migration|pipeline|query|build)\b"
             r"|(?<!\w)(?:תריץ|הרץ|להריץ) (?:את )?ה?"
@@ -200,7 +201,7 @@ _TOOL_REQUEST_PATTERNS: Final = (
     ),
     (
         "asks to search",
-        re.compile(
+        prepare_re(
             r"\b(?:search|look) (?:the (?:web|internet|net)|online|my |our )"
             r"|\b(?:search|look) for .{1,80} (?:online|on the web)"
             r"|\bgoogle (?:for|it|this|the)\b"
@@ -210,21 +211,21 @@ _TOOL_REQUEST_PATTERNS: Final = (
 )
 _FILE_ACTION_CUES: Final = ("act", "seek", "command", "make")
 # "Write milk into list.md" is an action; "write a script that saves to list.md" asks for a text.
-_WRITE_REQUEST: Final = re.compile(
+_WRITE_REQUEST: Final = prepare_re(
     r"^\W*(?:please |can you |could you |now |then |and )*(?:write|put|dump|jot|note|type|print)\b"
     r"|^\W*(?:ו?תכתוב|ו?כתוב|תכתבי|כתבי|לכתוב|רשום|תרשום|לרשום|תרשמי)(?!\w)"
 )
-_TEXT_NOUN: Final = re.compile(
+_TEXT_NOUN: Final = prepare_re(
     r"\b(?:function|script|program|code|class|method|regex|query|command|one-liner|that|which|about)\b"
     r"|(?<!\w)ה?(?:פונקציה|סקריפט|תוכנית|קוד|מחלקה)(?!\w)|(?<!\w)(?:ש\w+|על)(?!\w)"
 )
-_DESTINATION: Final = re.compile(
+_DESTINATION: Final = prepare_re(
     r"(?:\b(?:into|onto|to|in|as)|(?<!\w)(?:לתוך|בתוך|אל|לקובץ|בקובץ|לתיקייה|בתיקייה|ל|ב)-?)"
     r"(?:\s+(?:the|a|an|my|our|new|file|called|named|הקובץ|קובץ|בשם)){0,4}\s*[\"'`“”]?$"
 )
 
 # "Write a file", not "write a file about whales" and "write a file parser".
-_FILE_CREATION: Final = re.compile(
+_FILE_CREATION: Final = prepare_re(
     r"^\W*(?:please |can you |could you |now |then |and )*(?:write|create|make|save) (?:me )?"
     r"(?:an? |the |this |another )?(?:new |text |empty )*file\b"
     r"(?=\W*$| (?:in|to|into|with|for me|called|named)\b)"
@@ -232,7 +233,7 @@ _FILE_CREATION: Final = re.compile(
 
 # With one of these before a tool's name, the request is about the tool or the name is part of a text.
 _TOOL_TOPIC_CUES: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
-_WHAT_QUESTION: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
+_WHAT_QUESTION: Final = prepare_re(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
 
 
 def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
@@ -266,7 +267,7 @@ def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
     return tuple(word for word in rest if word[0].isalnum())
 
 
-_STATEMENT: Final = re.compile(
+_STATEMENT: Final = prepare_re(
     r"^\W*(?:by the way,? )?(?:(?:my|our) (?:[\w']+ ){1,4}(?:is|are|was|were|has|lives|works|lands|starts)\b"
     r"|(?:i'm|i am) (?:allergic|vegetarian|vegan|married|single|left-handed|\d+ years)\b"
     r"|i (?:live|work|come|was born|moved|prefer|grew up)\b)[^?]*$"

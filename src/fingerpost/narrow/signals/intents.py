@@ -12,12 +12,13 @@ from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.narrow.gloss.gloss import Gloss
 from fingerpost.narrow.gloss.hebrew import fold_word, split_prefixes
 from fingerpost.records import Entity, EntityKind, IntentMatch
+from fingerpost.regex import prepare_re
 
 _CATEGORY_WORDS: Final = read_word_sets("fingerpost.narrow", "words/categories.txt")
 _WEAK_WORDS: Final = _CATEGORY_WORDS["weak"]  # they count little and never decide alone
 
 
-_INTENT_WORD: Final = re.compile(r"[a-z0-9]+")
+_INTENT_WORD: Final = prepare_re(r"[a-z0-9]+")
 _STRONG_WEIGHT: Final = 1.0
 _WEAK_WEIGHT: Final = 0.35
 _PHRASE_WEIGHT: Final = 1.5
@@ -144,7 +145,7 @@ _DATA_WORDS_HE: Final = (
 _OFFICIAL_WORDS_HE: Final = "ה?(?:רשמי(?:ים|ות|ת)?|ממשלתי(?:ים|ות|ת)?|ממשלה)"
 _PREFIX_HE: Final = "(?<![א-ת])[ובלכמשה]{0,3}"
 
-_OFFICIAL_CUES: Final = re.compile(
+_OFFICIAL_CUES: Final = prepare_re(
     r"\b(?:official(?:ly)?|government(?:al)?|ministry|municipal) (?:open |public |published )?"
     rf"{_DATA_WORDS}\b(?! (?:cent(?:er|re)|structures?|types?))"
     rf"|\b{_DATA_WORDS} (?:from|of|by|published by) (?:the )?(?:\w+ )?(?:{_PUBLISHER_WORDS})\b"
@@ -170,14 +171,14 @@ MAX_MOOD_LENGTH: Final = 2000
 
 _POLITE: Final = r"^\W{0,5}(?:(?:please|and|so|ok|okay|hey|hi|then|now|also|but|well|ו?בבקשה|אז)\W+){0,3}"
 # A question, by its first word.
-_QUESTION_START: Final = re.compile(
+_QUESTION_START: Final = prepare_re(
     _POLITE + r"(?:what|which|who|whose|whom|when|where|how|why|is|are|am|was|were|does|do|did|has|have|had"
     r"|isn't|aren't|don't|doesn't|didn't|any|anything"
     r"|ו?(?:מה|איזה|איזו|אילו|מי|מתי|איפה|היכן|כמה|האם|למה|מדוע|איך|יש))(?!\w)",
     re.IGNORECASE,
 )
 # A request in the form of a question.
-_REQUEST_START: Final = re.compile(
+_REQUEST_START: Final = prepare_re(
     _POLITE + r"(?:(?:can|could|would|will|won't|can't|couldn't|may|might|shall|should) (?:you|i|we|u)\b"
     r"|(?:why don't|why not|what if|how about|do you mind|would you mind|is it possible"
     r"|is there (?:a|any) way|are you able|am i able|how (?:do|can|could|should|would) (?:i|we|you)|how to)\b"
@@ -185,12 +186,12 @@ _REQUEST_START: Final = re.compile(
     r"|ת[א-ת]{3,}(?: |\?)))",
     re.IGNORECASE,
 )
-_WHETHER_QUESTION: Final = re.compile(
+_WHETHER_QUESTION: Final = prepare_re(
     _POLITE + r"(?:did|do|does|have|has|had|is|are|was|were|any|anything|how many)(?!\w)"
     r"|^\W*(?:האם|יש|כמה|(?!מה|מי|מתי|איפה|איזה|איזו|אילו|איך|למה)[א-ת])",
     re.IGNORECASE,
 )
-_SENTENCE_END: Final = re.compile(r"[.!?]\s+\S")
+_SENTENCE_END: Final = prepare_re(r"[.!?]\s+\S")
 _CHANGE_VERB: Final = (
     r"(?:delete|remove|erase|write|create|make|add|append|move|rename|copy|send|forward|reply|post|update"
     r"|change|edit|replace|save|insert|drop|set|commit|push|reset|overwrite|cancel|book|buy|order|schedule"
@@ -201,13 +202,13 @@ _HEBREW_CHANGE_VERB: Final = (
     r"|תשמו?רי?|שמו?רי?|תבטלי?|בטלי?|תזמיני?|תקבעי?|קבעי?|תעתיקי?|תריצי?|תפעילי?)"
 )
 # An action after the question: "… and send it to Ruth".
-_LATER_CHANGE: Final = re.compile(
+_LATER_CHANGE: Final = prepare_re(
     rf"(?:\b(?:and|then|to|please)|[,;.!?])\s+(?:please |then |also |just )*{_CHANGE_VERB}\b"
     rf"|(?:^|\s)ו{_HEBREW_CHANGE_VERB}(?!\w)|[,;.]\s*{_HEBREW_CHANGE_VERB}(?!\w)",
     re.IGNORECASE,
 )
 # An instruction to look, unless a change follows ("find the old ones and delete them").
-_LOOK_VERB: Final = re.compile(
+_LOOK_VERB: Final = prepare_re(
     _POLITE + r"(?:(?:can|could|would|will) you (?:please )?)?"
     r"(?:show|list|read|open|find|search|look|tell me|give me|print|display|count|summari[sz]e)\b"
     r"|"
@@ -216,7 +217,7 @@ _LOOK_VERB: Final = re.compile(
     re.IGNORECASE,
 )
 # Of the verbs of change only those that hardly ever ask for a text or a calculation.
-_CHANGE_START: Final = re.compile(
+_CHANGE_START: Final = prepare_re(
     _POLITE + r"(?:(?:can|could|would|will) you (?:please )?)?"
     r"(?:delete|remove|erase|add|append|move|rename|send|forward|reply|post|update|edit|replace|save|insert"
     r"|store|upload|commit|push|overwrite|cancel|book|schedule|note|remember|record|log|jot|archive)\b"
@@ -231,7 +232,7 @@ _RECORD_WORDS: Final = (
     r"(?:notes?|minutes|documentation|docs|wiki|handbook|guide|guidelines?|manual|polic(?:y|ies)"
     r"|knowledge base|journal|diary|records|memory|memories)"
 )
-_RECALL_REQUEST: Final = re.compile(
+_RECALL_REQUEST: Final = prepare_re(
     rf"\bwhat (?:did|have|had) (?:i|we) (?:ever |just |already )?{_NOTE_WORDS}\b"
     rf"|\b(?:did|have|had) (?:i|we) (?:ever |already |not )?{_NOTE_WORDS} (?:\w+ ){{0,3}}"
     r"(?:about|on|for|who|what|how|why|that|down)\b"
@@ -289,7 +290,7 @@ _URGENT_THINGS: Final = (
     "|bugs?|matters?|alerts?|reminders?|flags?|labels?|priority|ones?"
 )
 # Urgency of something else, or negated.
-_NOT_URGENT: Final = re.compile(
+_NOT_URGENT: Final = prepare_re(
     rf"\burgent (?:{_URGENT_THINGS})\b"
     r"|\b(?:mark|marked|label|labell?ed|tag|tagged|flag|flagged|priority|severity)(?: it| them)?(?: as)?"
     r"[:=]? ['\"]?urgent\b"
@@ -301,7 +302,7 @@ _NOT_URGENT: Final = re.compile(
     r"|(?<![א-ת])מיד (?:אחרי|לאחר|לפני)(?![א-ת])|(?<![א-ת])יד מיד",
     re.IGNORECASE,
 )
-_URGENT_WORDS: Final = re.compile(
+_URGENT_WORDS: Final = prepare_re(
     r"\b(?:urgent|urgently|asap|a\.s\.a\.p|immediately|hurry|quickly|time[- ](?:critical|sensitive))\b"
     r"|\bas (?:soon|fast|quickly|quick) as (?:possible|you can|u can)\b"
     r"|\b(?:right away|straight away|without delay|at once|no time to (?:lose|waste)|in a (?:rush|hurry))\b"

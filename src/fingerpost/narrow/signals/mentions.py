@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
@@ -14,6 +13,7 @@ from fingerpost.frozen import frozen
 from fingerpost.narrow.gloss.gloss import Gloss
 from fingerpost.narrow.gloss.hebrew import LEXICON_FIELDS, read_field_lines
 from fingerpost.records import Mention, ToolCard
+from fingerpost.regex import prepare_re
 
 _NAME_WORDS: Final = read_word_sets("fingerpost.narrow", "words/names.txt")
 
@@ -53,13 +53,13 @@ def _load_ordinary_words() -> frozenset[str]:
 
 MAX_MENTIONS: Final = 8
 
-_MENTION_WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_IDENTIFIER_PATTERN: Final = re.compile(
+_MENTION_WORD: Final = prepare_re(r"[A-Za-z0-9]+")
+_IDENTIFIER_PATTERN: Final = prepare_re(
     r"(?<![\w/.:-])[^\W\d_][\w-]{0,128}(?:(?:::|[/.:])[\w-]{1,128}){0,4}[+#]{0,4}"
 )
 # Spellings of programs. `check-in`, `and/or` and `e.g` are spellings of people.
-_PROGRAM_SPELLING: Final = re.compile(r"[^\W_]_|_[^\W_]|::|[a-z][A-Z]")
-_IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # characters that no ordinary word contains
+_PROGRAM_SPELLING: Final = prepare_re(r"[^\W_]_|_[^\W_]|::|[a-z][A-Z]")
+_IDENTIFIER_SHAPE: Final = prepare_re(r"[_\-/.:]|[a-z][A-Z]|\d")  # characters that no ordinary word contains
 
 # These after an ordinary word mark it as a name, and so do the next ones before it if nothing follows.
 _KIND_WORDS: Final = frozenset({"server", "tool", "mcp", "connector", "integration", "plugin", "extension"})

@@ -30,9 +30,10 @@ from fingerpost.narrow.signals.intents import (
 )
 from fingerpost.narrow.signals.mentions import MentionFinder, get_name_words, is_ordinary_name
 from fingerpost.records import Entity, EntityKind, Signals, ToolCard
+from fingerpost.regex import prepare_re
 
 # One or two Hebrew letters joined to a Latin name by a hyphen are a preposition: `ב-main.py`.
-GLUED_PREFIXES: Final = re.compile(r"^[א-ת]{1,3}-(?=[\w~/.])")
+GLUED_PREFIXES: Final = prepare_re(r"^[א-ת]{1,3}-(?=[\w~/.])")
 TRAILING_PUNCTUATION: Final = ".,;:!?)]}>״\"'"
 
 
@@ -53,10 +54,10 @@ def _read_patterns() -> Iterator[EntityPattern]:
             prefilter, *alternatives = text.strip().splitlines()
             pattern = _LIST_NAME.sub(lambda name: lists[name[0]], "|".join(alternatives))
             kind = EntityKind(title.partition(":")[0])
-            yield EntityPattern(kind, re.compile(pattern, re.IGNORECASE), re.compile(prefilter))
+            yield EntityPattern(kind, prepare_re(pattern, re.IGNORECASE), prepare_re(prefilter))
 
 
-_LIST_NAME: Final = re.compile("§[^§]+§")
+_LIST_NAME: Final = prepare_re("§[^§]+§")
 *ENTITY_PATTERNS, _QUOTED_TEXT = _read_patterns()
 
 
@@ -114,7 +115,7 @@ HEBREW: Final = "he"
 MAX_DETECTED_LENGTH: Final = 4000
 
 # Parts that are not the request's own text. Quotes open after a space: in a Hebrew word they are spelling.
-_IGNORED_PARTS: Final = re.compile(
+_IGNORED_PARTS: Final = prepare_re(
     r"[a-z]{2,8}://\S{1,2000}"
     r"|(?<!\S)\S{0,200}[/\\@]\S{1,400}"
     r"|`[^`]{1,400}`"
@@ -122,9 +123,9 @@ _IGNORED_PARTS: Final = re.compile(
     r"|(?<!\w)'[^'\n]{1,200}'(?!\w)"
     r"|“[^”\n]{1,200}”|«[^»\n]{1,200}»"
 )
-_WORD: Final = re.compile(r"[^\W\d_]+")
-_KANA: Final = re.compile("[\u3040-\u30ff]")
-_UNSPACED_RUN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
+_WORD: Final = prepare_re(r"[^\W\d_]+")
+_KANA: Final = prepare_re("[\u3040-\u30ff]")
+_UNSPACED_RUN: Final = prepare_re("[\u3040-\u30ff\u3400-\u9fff]+")
 
 # First and last character of each script, and its language.
 _SCRIPTS: Final = (
