@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
@@ -480,6 +480,9 @@ class Database:
             if self.location.file is not None:
                 self._check = IntegrityCheck(self.location, self.refuse_writes)
                 self._check.check_quickly()
+            if self.location.file is None and self.location.is_sqlite:
+                with self._engine.connect() as connection:
+                    _get_empty_database().backup(_get_driver_connection(connection))
             with self.connect_to_write() as connection, connection.begin():
                 migrate(connection)
                 if self.location.is_sqlite:
@@ -587,6 +590,19 @@ def _create_sqlite_engine(location: StoreLocation, lock_wait: float) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+@cache
+def _get_empty_database() -> sqlite3.Connection:
+    """Return a migrated database. Those in memory begin as a copy of it: migrating takes 30 times as long."""
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    engine = _create_sqlite_engine(StoreLocation.in_memory(), 0)
+    with engine.connect() as connection:
+        with connection.begin():
+            migrate(connection)
+        _get_driver_connection(connection).backup(copy)
+    engine.dispose()
+    return copy
 
 
 def _get_driver_connection(connection: Connection) -> sqlite3.Connection:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -491,10 +491,12 @@ def _read_steps() -> tuple[MigrationStep, ...]:
 
     def apply(number: int, connection: Connection) -> None:
         here = connection.dialect.name
+        # Not by SQLAlchemy, which takes longer than SQLite takes to execute it.
+        driver: Any = connection.connection.dbapi_connection
+        execute = driver.execute if here == "sqlite" else connection.exec_driver_sql
         for dialect, statement in statements[number]:
             if dialect in ("", here):
-                # Not compiled by SQLAlchemy: that takes longer than SQLite takes to execute it.
-                connection.exec_driver_sql(statement.format(**_DIALECT_TYPES[here]))
+                execute(statement.format(**_DIALECT_TYPES[here]))
         if number == _CONVERSATION_STEP:
             _fill_conversations(connection)
 
