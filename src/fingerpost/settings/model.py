@@ -44,7 +44,7 @@ IntentName = Literal[
 class Section(BaseModel):
     """A part of the settings. Unknown names are errors, and values are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     def __str__(self) -> str:
         return repr(self)
