@@ -25,6 +25,18 @@ def read_sections(package: str, file: str) -> dict[str, str]:
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
+def read_patterns(package: str, file: str) -> dict[str, str]:
+    """Return the regular expressions of a data file by their `[titles]`: a line for each alternative.
+
+    An indented line continues the one before. `§name§` stands for the pattern `[§name§]` before it.
+    """
+    found: dict[str, str] = {}
+    for title, text in read_sections(package, file).items():
+        joined = re.sub(r"\n +", "", text).strip("\n").replace("\n", "|")
+        found[title] = re.sub("§[^§]+§", lambda name: found[name[0]], joined)
+    return found
+
+
 def read_word_sets(package: str, file: str) -> dict[str, frozenset[str]]:
     """Return the word lists of a data file by their `[titles]`."""
     return {title: frozenset(text.split()) for title, text in read_sections(package, file).items()}

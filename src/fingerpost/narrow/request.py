@@ -10,7 +10,7 @@ from typing import Final
 
 from fingerpost.catalog.effects import AMBIGUOUS_VERBS, DESTROY_VERBS, NOUN_LIKE, READ_VERBS, WRITE_VERBS
 from fingerpost.catalog.words import STOP_WORDS
-from fingerpost.data_files import read_word_sets
+from fingerpost.data_files import read_patterns, read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text
@@ -23,6 +23,7 @@ HEAD_LENGTH: Final = 4000
 TAIL_LENGTH: Final = 1000
 _CUT_NOTE: Final = "\n…\n"
 _WORDS: Final = read_word_sets("fingerpost.narrow", "words/requests.txt")
+_PATTERNS: Final = read_patterns("fingerpost.narrow", "words/parts.txt")
 
 
 @frozen
@@ -82,37 +83,12 @@ class Dependence(Enum):
     FRAGMENT = auto()
 
 
-# The opening of a fragment: "and in Paris?"
-_FOLLOWUP_OPENING: Final = prepare_re(
-    r"^\W*(?:(?:(?:and|or|but|ok|okay|so|then|now)\s+)*(?:what|how)\s+about\b|(?:and|or|but)\b(?:\s+(?:now|then|also))?"
-    r"|also\b|same\b|again\b|instead\b|ומה (?:עם|לגבי)|מה (?:עם|לגבי)|וגם|אותו הדבר|אותו דבר|שוב)",
-    re.IGNORECASE,
-)
+_FOLLOWUP_OPENING: Final = prepare_re(_PATTERNS["fragment opening"], re.IGNORECASE)
 # In Hebrew "and" is a prefix letter. Before these letters it starts a clause, not a fragment.
 _HEBREW_AND: Final = prepare_re(r"^\W*ו(?=[א-ת]{2})(?!(?:ת|א|נ|י)[א-ת]{3})")
-_AGAIN: Final = prepare_re(
-    r"\b(?:do|run|try|repeat|show|give|make|check) (?:it|that|this|them|the same|another|more)\b"
-    r"(?: (?:again|once more|for|with|in|on|of)\b|\W*$)"
-    r"|^\W*(?:the same|same|again|once more|one more|another|another one|next|more)\b"
-    r"|(?<!\w)(?:עוד (?:אחד|אחת|פעם)|שוב|אותו (?:הדבר|דבר)|גם ל|תעשה (?:אותו|את אותו))",
-    re.IGNORECASE,
-)
-_POINTING: Final = prepare_re(
-    r"\b(?:it|its|that|this|those|these|them|they|he|she|him|her|there|one|ones|same|former|latter|previous|"
-    r"above|again|instead|then|both|first|second|third|last one)\b"
-    r"|(?<!\w)(?:אותו|אותה|אותם|אותן|זה|זאת|זו|אלה|אלו|שם|מהם|מהן|לו|לה|להם|הקודם|הקודמת|"
-    r"הראשון|הראשונה|השני|השנייה|האחרון|האחרונה|באחרון|באחרונה|שוב)"
-    r"(?!\w)",
-    re.IGNORECASE,
-)
-# In "there is", "is it raining", "what time is it" these words refer to nothing.
-_EXPLETIVES: Final = prepare_re(
-    r"\b(?:is|are|was|were) there\b|\bthere(?:'s| is| are| was| were)\b|\btime is it\b|\bit's \d"
-    r"|\b(?:is|was|will) it (?:be )?(?:rain|snow|warm|cold|hot|sunny|windy|late|true|possible|safe|ok|worth)"
-    r"|\b(?:that|this) (?:is|i|we|you|the|are|was)\b|\b(?:this|last|next) (?:week|month|year|morning|evening)"
-    r"|\bwhat is (?:this|that) called\b|(?<!\w)מה (?:זה|זאת|זו|אלה|אלו)(?!\w)|(?<!\w)(?:כמה|האם) זה(?!\w)",
-    re.IGNORECASE,
-)
+_AGAIN: Final = prepare_re(_PATTERNS["again"], re.IGNORECASE)
+_POINTING: Final = prepare_re(_PATTERNS["pointing"], re.IGNORECASE)
+_EXPLETIVES: Final = prepare_re(_PATTERNS["expletive"], re.IGNORECASE)
 _FOLLOWUP_WORD: Final = prepare_re(r"[^\W_]+(?:['’][^\W_]+)*")
 _LETTERS: Final = prepare_re(r"[^\W\d_]{2,}")
 _NAMED: Final = prepare_re(r"[\w-]\.[a-z]{1,5}\b|[/@\\\"“«]", re.IGNORECASE)
@@ -173,11 +149,7 @@ _ASKING_VERBS: Final = (
 ) - _WORDS["not verbs"]
 # Words that are often nouns ("a movie and book list"): verbs only when an object follows.
 _DOUBTFUL_VERBS: Final = (NOUN_LIKE | _WORDS["doubtful verbs"]) & _ASKING_VERBS
-_OBJECT: Final = (
-    r"(?:an?|the|my|our|your|his|her|its|their|me|us|him|them|it|this|that|these|those|all|any|each|every|"
-    r"some|both|one|two|three|four|five|for|to|in|on|at|up|out|if|how|what|when|where|which|who|whether|"
-    r"about|with|from|by|\d\S*|[\"'“‘«]\S*|(?-i:[A-Z])\S*)\b"
-)
+_OBJECT: Final = _PATTERNS["object"]
 _CERTAIN_VERB: Final = (
     r"(?:" + "|".join(sorted(_ASKING_VERBS - _DOUBTFUL_VERBS, key=len, reverse=True)) + r")\b"
 )
@@ -190,10 +162,7 @@ _POLITE_OPENING: Final = (
 )
 _VERB: Final = rf"{_POLITE_OPENING}(?:{_CERTAIN_VERB}|{_DOUBTFUL_VERB})"
 
-_QUESTION_WORD: Final = (
-    r"(?:what(?:'s|\s+\w+)|which\s+\w+|how\s+(?:much|many|long|far|old|do|does|can|to|is|are)\b|"
-    r"(?:who|where|when|why)(?:'s|\s+(?:is|are|was|were|do|does|did|can|could|will|would|should))\b)"
-)
+_QUESTION_WORD: Final = _PATTERNS["question word"]
 
 _ENGLISH_JOINT: Final = prepare_re(
     r"[,;]?\s+(?:and|but)\s+(?:then|also|finally|lastly|after\s+that|afterwards)\b,?\s+"
@@ -208,12 +177,7 @@ _HEBREW_JOINT: Final = prepare_re(
     r",?\s+(?:ואז|וגם|ואחר\s+כך|ואחרי\s+זה|ואחרי\s+כן|ולאחר\s+מכן|ובנוסף|ולבסוף|וכן)\s+"
     rf"|,?\s+(?=ו(?:{_HEBREW_VERBS})\b)"
 )
-_OTHER_JOINT: Final = prepare_re(
-    r"[,;，]?\s*(?:然后|接着|并且|同时|另外|此外|最后再|それから|そして|그리고|그런\s다음)"
-    r"|,?\s+(?:y\s+luego|y\s+después|et\s+ensuite|et\s+puis|und\s+dann|und\s+danach|e\s+poi|e\s+depois|en\s+dan|"
-    r"а\s+затем|и\s+затем|и\s+потом)\s+",
-    re.IGNORECASE,
-)
+_OTHER_JOINT: Final = prepare_re(_PATTERNS["joint"], re.IGNORECASE)
 _JOINTS: Final = {"en": _ENGLISH_JOINT, "he": _HEBREW_JOINT}
 
 # Not after a single letter ("J.K. Rowling", "10 a.m.").
@@ -223,11 +187,7 @@ _SENTENCE_END: Final = prepare_re(
 _LIST_ITEM: Final = prepare_re(r"^\s*(?:\(?\d{1,2}[.):]|[-*•–])\s+(?=\S)", re.MULTILINE)
 _INLINE_LIST_ITEM: Final = prepare_re(r"(?:^|(?<=[\s:;,.]))\(?[1-9][).]\s+(?=\S)")
 
-_NEED_OPENING: Final = (
-    r"(?:and|also|additionally|furthermore|moreover|besides|finally|lastly|then|next|first|firstly|secondly|"
-    r"second|third|afterwards|after\s+that|oh|hey|hi|hello|ok|okay|so|now|plus|lastly|moreover|in\s+addition)"
-    r"\b,?\s*"
-)
+_NEED_OPENING: Final = _PATTERNS["need opening"]
 _ASKS_SOMETHING: Final = prepare_re(
     rf"^(?:{_NEED_OPENING})*{_POLITE_OPENING}(?:{_ANY_VERB}|what|which|who|whose|when|where|how|is|are|"
     r"does|do|did|will|has|have|show|let's)\b"
@@ -278,12 +238,7 @@ def _split_list_items(text: str) -> list[str]:
     return [text]
 
 
-# The result of the part before is to be shown: "open the page and tell me what it says".
-_SHOWN_RESULT: Final = prepare_re(
-    r"(?:show|tell|give|print|read|display)(?: me| us)? (?:it|them|that"
-    r"|the (?:text|contents?|results?|output|answer)|what (?:it|they|that|there|is|'s)\b[^,;]{0,25})[.?!]?$",
-    re.IGNORECASE,
-)
+_SHOWN_RESULT: Final = prepare_re(_PATTERNS["shown result"], re.IGNORECASE)
 
 
 def _join_small_parts(parts: Iterable[str]) -> Iterator[str]:

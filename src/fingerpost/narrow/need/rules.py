@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from fingerpost.data_files import read_patterns
 from fingerpost.frozen import frozen
 from fingerpost.narrow.gloss.gloss import gloss_words
 from fingerpost.narrow.need.features import NEED_WORDS, NeedFeatures, cut_middle, extract_features
@@ -19,42 +20,13 @@ _MIN_REQUEST_WORDS: Final = 3  # a shorter turn depends on the turn before it
 _MAX_REPLY_WORDS: Final = 3
 _MAX_RECALL_WORDS: Final = 30  # a longer request is not a question about the conversation
 _MAX_YES_LENGTH: Final = 60
+_PATTERNS: Final = read_patterns("fingerpost.narrow", "words/rules.txt")
 
-_REFERENCE_TO_EARLIER: Final = prepare_re(
-    r"\b(?:did (?:i|you|we) (?:just )?(?:say|tell|mention|decide|agree|call|write|suggest|recommend)"
-    r"|(?:i|you|we) (?:just )?(?:said|told|mentioned|decided|agreed|suggested|recommended|called)"
-    r"|remind me (?:what|which|who|where|when|how)|what (?:was|were) (?:my|our|the|your)"
-    r"|(?:which|who|what) (?:of (?:them|the two|these|those)|was the (?:first|second|last|other|cheaper))"
-    r"|earlier|as i said)\b"
-    r"|(?<!\w)(?:אמרתי|אמרת|אמרנו|סיפרתי|הזכרתי|החלטנו|סיכמנו)"
-    r"|(?<!\w)(?:מה הי(?:ה|תה|יתה)|מי מהם|מי מהן|איזה מהם|איזו מהן)"
-)
-_OWN_FACT: Final = prepare_re(
-    r"\b(?:what(?:'s| is| was| were| are| do i)|who(?:'s| is)|where(?:'s| is| do i| am i)|which"
-    r"|when(?:'s| is)|how old) .*\b(?:my|our|i)\b|\bwhere do (?:i|we) \w+|\bwhen do (?:i|we) \w+"
-    r"|(?<!\w)(?:איך קוראים ל|מה השם של|מה שמ[וה]|במה אני|איפה אני)"
-    r"|(?<!\w)(?:מה|מי|איפה|מתי) ה.*(?:שלי|שלנו)(?!\w)"
-)
-_REWORDING: Final = prepare_re(
-    r"\b(?:shorter|longer|simpler|more simply|clearer|rephrase|reword|rhyme|funnier|nicer|pronounce"
-    r"|(?:more|less) (?:formal|friendly|casual|detail|polite|funny)|say (?:that|it) (?:again|more|in)"
-    r"|what do you mean|why(?: not| is that)?\s*\?*$|in other words|half of (?:that|it)"
-    r"|explain (?:that|this|it)|you mean|tell me why)\b"
-    r"|(?<!\w)(?:יותר (?:פשוט|קצר|ארוך|רשמי|מצחיק|ברור)|קצר יותר|פשוט יותר|למה\s*\?*$|מה הכוונה)"
-    r"|(?<!\w)(?:תסביר (?:את זה|שוב)|ו?חצי מזה|במילים אחרות|תקצר)"
-)
-_CONSENT: Final = prepare_re(
-    r"(?:yes|yeah|yep|yup|sure|ok|okay|go ahead|do it|do that|please do|proceed|go for it|send it|confirmed?"
-    r"|sounds good|correct|right|absolutely|why not|please|then|thanks|👍|✅"
-    r"|כן|בטח|קדימה|סבבה|אוקיי|תעשה(?: את זה)?|בבקשה|מאשר|מאשרת|יאללה|בסדר|תשלח)(?!\w)",
-    re.IGNORECASE,
-)
-_OFFER: Final = prepare_re(
-    r"\b(?:shall i|should i|do you want me to|would you like me to|want me to|may i|can i go ahead|ok to"
-    r"|confirm)\b"
-    r"|(?<!\w)(?:האם ל|לשלוח|להמשיך|למחוק|להזמין|לקבוע|לבצע|לעשות|שא\w+|רוצה ש|מאשר|לאשר)",
-    re.IGNORECASE,
-)
+_REFERENCE_TO_EARLIER: Final = prepare_re(_PATTERNS["reference to earlier"])
+_OWN_FACT: Final = prepare_re(_PATTERNS["own fact"])
+_REWORDING: Final = prepare_re(_PATTERNS["rewording"])
+_CONSENT: Final = prepare_re(_PATTERNS["consent"], re.IGNORECASE)
+_OFFER: Final = prepare_re(_PATTERNS["offer"], re.IGNORECASE)
 
 
 def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
@@ -162,74 +134,17 @@ class RuleFinding:
 
 
 _MAX_GREETING_WORDS: Final = 8
-
-# Positive reactions to an answer.
-_POSITIVE_REACTION: Final = prepare_re(
-    r"\b(?:(?:nice|good|great|excellent|fine|lovely|brilliant) (?:work|job|one|idea|point|to know|to hear)"
-    r"|well done|i see|i understand|understood|makes sense|phew|interesting|love it|i like it"
-    r"|(?:you are|you're) (?:the best|great|amazing|awesome|so helpful|very helpful|a star|funny)"
-    r"|(?:that's|that is|that was) (?:all|great|perfect|helpful|quick|funny|it|good|fine|interesting))(?!\w)"
-    r"|(?<!\w)(?:כל הכבוד|הבנתי|עבודה יפה|אתה (?:אלוף|גדול|תותח)|איזה יופי|מעניין|זה הכל)(?!\w)"
-)
-
-# Introductions. After "I am" a name may follow, or something else.
-_INTRODUCES: Final = prepare_re(
-    r"(?<!\S)(?:(?P<certain>my name(?:'s| is)|שמי|השם שלי(?: הוא)?|קוראים לי)"
-    r"|i am|i'm|im|this is|it's|call me|אני|כאן) (?P<name>[^\W\d_]+(?: [^\W\d_]+)?)(?= [!.,\n]|$)"
-)
-
-# An instruction together with an object that only a tool can access.
-_TOOL_REQUEST_PATTERNS: Final = (
-    (
-        "asks to read, find or change a file",
-        prepare_re(
-            r"\b(?:read|open|edit|rename|delete|move|copy|find|save|unzip|append to) (?:me )?"
-            r"(?:the |this |that |my |our |a |all |these |those )?(?:\w+ ){0,2}"
-            r"(?:files?|folders?|documents?|directory)\b"
-            r"|(?<!\w)(?:תקרא|תפתח|תמחק|תעתיק|תערוך|קרא|פתח|מחק) את ה?"
-            r"(?:קובץ|קבצים|קובצי|תיקייה|תיקיית|מסמך)"
-        ),
-    ),
-    (
-        "asks to run a command",
-        prepare_re(
-            r"\b(?:run|execute|rerun) (?:the |this |that |my |our |all )?(?:\w+ ){0,2}"
-            r"(?:command|script|tests?|test suite|job|migration|pipeline|query|build)\b"
-            r"|(?<!\w)(?:תריץ|הרץ|להריץ) (?:את )?ה?"
-            r"(?:פקודה|סקריפט|בדיקות|טסטים|שאילתה|שאילתא)"
-        ),
-    ),
-    (
-        "asks to search",
-        prepare_re(
-            r"\b(?:search|look) (?:the (?:web|internet|net)|online|my |our )"
-            r"|\b(?:search|look) for .{1,80} (?:online|on the web)"
-            r"|\bgoogle (?:for|it|this|the)\b"
-            r"|(?<!\w)(?:תחפש|חפש|תחפשי|חפשי|לחפש) (?:לי )?(?:ב|באינטרנט|ברשת|בגוגל)"
-        ),
-    ),
-)
+_POSITIVE_REACTION: Final = prepare_re(_PATTERNS["positive reaction"])
+_INTRODUCES: Final = prepare_re(_PATTERNS["introduction"])
+# An instruction together with an object that only a tool can access, by the reason that is shown.
+_TOOL_REQUEST_PATTERNS: Final = {
+    reason: prepare_re(pattern) for reason, pattern in _PATTERNS.items() if reason.startswith("asks to ")
+}
 _FILE_ACTION_CUES: Final = ("act", "seek", "command", "make")
-# "Write milk into list.md" is an action; "write a script that saves to list.md" asks for a text.
-_WRITE_REQUEST: Final = prepare_re(
-    r"^\W*(?:please |can you |could you |now |then |and )*(?:write|put|dump|jot|note|type|print)\b"
-    r"|^\W*(?:ו?תכתוב|ו?כתוב|תכתבי|כתבי|לכתוב|רשום|תרשום|לרשום|תרשמי)(?!\w)"
-)
-_TEXT_NOUN: Final = prepare_re(
-    r"\b(?:function|script|program|code|class|method|regex|query|command|one-liner|that|which|about)\b"
-    r"|(?<!\w)ה?(?:פונקציה|סקריפט|תוכנית|קוד|מחלקה)(?!\w)|(?<!\w)(?:ש\w+|על)(?!\w)"
-)
-_DESTINATION: Final = prepare_re(
-    r"(?:\b(?:into|onto|to|in|as)|(?<!\w)(?:לתוך|בתוך|אל|לקובץ|בקובץ|לתיקייה|בתיקייה|ל|ב)-?)"
-    r"(?:\s+(?:the|a|an|my|our|new|file|called|named|הקובץ|קובץ|בשם)){0,4}\s*[\"'`“”]?$"
-)
-
-# "Write a file", not "write a file about whales" and "write a file parser".
-_FILE_CREATION: Final = prepare_re(
-    r"^\W*(?:please |can you |could you |now |then |and )*(?:write|create|make|save) (?:me )?"
-    r"(?:an? |the |this |another )?(?:new |text |empty )*file\b"
-    r"(?=\W*$| (?:in|to|into|with|for me|called|named)\b)"
-)
+_WRITE_REQUEST: Final = prepare_re(_PATTERNS["write request"])
+_TEXT_NOUN: Final = prepare_re(_PATTERNS["text noun"])
+_DESTINATION: Final = prepare_re(_PATTERNS["destination"])
+_FILE_CREATION: Final = prepare_re(_PATTERNS["file creation"])
 
 # With one of these before a tool's name, the request is about the tool or the name is part of a text.
 _TOOL_TOPIC_CUES: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
@@ -267,13 +182,7 @@ def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
     return tuple(word for word in rest if word[0].isalnum())
 
 
-_STATEMENT: Final = prepare_re(
-    r"^\W*(?:by the way,? )?(?:(?:my|our) (?:[\w']+ ){1,4}(?:is|are|was|were|has|lives|works|lands|starts)\b"
-    r"|(?:i'm|i am) (?:allergic|vegetarian|vegan|married|single|left-handed|\d+ years)\b"
-    r"|i (?:live|work|come|was born|moved|prefer|grew up)\b)[^?]*$"
-    r"|^\W*(?:קוראים לי|אני (?:גר|גרה|עובד|עובדת|אלרגי|אלרגית|אוהב|אוהבת|בן|בת)"
-    r"|ה\S+ (?:שלי|שלנו|האהוב\S* עליי) (?:הוא|היא))[^?]*$"
-)
+_STATEMENT: Final = prepare_re(_PATTERNS["statement"])
 _REQUEST_CUES: Final = frozenset(
     ("want", "act", "command", "seek", "serve", "monitor", "path", "url", "file", "make")
 )
@@ -301,7 +210,7 @@ def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> Rule
         return RuleFinding(LIKELY_SCORE, "names a file" if "path" in reading.cues else "names a web address")
     if signals.mentions:
         return RuleFinding(LIKELY_SCORE, f'names the {signals.mentions[0].kind} "{signals.mentions[0].name}"')
-    for reason, pattern in _TOOL_REQUEST_PATTERNS:
+    for reason, pattern in _TOOL_REQUEST_PATTERNS.items():
         if pattern.search(text):
             return RuleFinding(LIKELY_SCORE, reason)
     return None
