@@ -46,7 +46,9 @@ class Event:
     at: datetime = field(default_factory=utc_now)
     packet_id: str | None = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, *, audited: bool = False) -> None:
+        if audited:
+            cls.audited = True
         if TWIN_MARK in cls.__dict__:
             return
         cls.kind = _WORD_START.sub("_", cls.__name__).lower()

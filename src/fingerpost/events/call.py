@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
 
 from fingerpost.events.base import Event, StepEvent
 from fingerpost.frozen import frozen
@@ -70,10 +69,8 @@ class CallRefused(CallEvent):
 
 
 @frozen
-class CallRuled(CallEvent):
+class CallRuled(CallEvent, audited=True):
     """The decision of the policy."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     verdict: Verdict
@@ -85,10 +82,8 @@ class CallRuled(CallEvent):
 
 
 @frozen
-class ApprovalRequested(CallEvent):
+class ApprovalRequested(CallEvent, audited=True):
     """The call waits for approval."""
-
-    audited: ClassVar[bool] = True
 
     pending_id: str
     tool: str
@@ -100,10 +95,8 @@ class ApprovalRequested(CallEvent):
 
 
 @frozen
-class ApprovalDecided(CallEvent):
+class ApprovalDecided(CallEvent, audited=True):
     """A person approved or denied the call."""
-
-    audited: ClassVar[bool] = True
 
     pending_id: str
     decision: Decision
@@ -118,10 +111,8 @@ class ApprovalDecided(CallEvent):
 
 
 @frozen
-class AttemptStarted(CallEvent):
+class AttemptStarted(CallEvent, audited=True):
     """A tool is about to be called. Written to disk first, unless the call only reads."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     number: int
@@ -134,10 +125,8 @@ class AttemptStarted(CallEvent):
 
 
 @frozen
-class AttemptFinished(CallEvent):
+class AttemptFinished(CallEvent, audited=True):
     """The tool returned a result, failed, or timed out."""
-
-    audited: ClassVar[bool] = True
 
     attempt: Attempt
 
@@ -200,10 +189,8 @@ class ResultDigested(CallEvent):
 
 
 @frozen
-class ResultMarked(CallEvent):
+class ResultMarked(CallEvent, audited=True):
     """The result contains text that addresses the model or is hidden. It counts as untrusted."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     signs: tuple[str, ...]
@@ -213,10 +200,8 @@ class ResultMarked(CallEvent):
 
 
 @frozen
-class CallFinished(CallEvent):
+class CallFinished(CallEvent, audited=True):
     """The call ended, with any outcome."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     success: bool

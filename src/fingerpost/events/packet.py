@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import ClassVar
 
 from fingerpost.events.base import Event, StepEvent
 from fingerpost.events.call import AttemptFinished, AttemptStarted
@@ -104,10 +103,8 @@ class ToolsOffered(PacketEvent):
 
 
 @frozen
-class ToolSelected(PacketEvent):
+class ToolSelected(PacketEvent, audited=True):
     """A tool was selected (None: the model wants none)."""
-
-    audited: ClassVar[bool] = True
 
     selection: Selection | None
     alternatives: tuple[Selection, ...] = ()
@@ -132,10 +129,8 @@ class ToolSelected(PacketEvent):
 
 
 @frozen
-class SelectionReviewed(PacketEvent):
+class SelectionReviewed(PacketEvent, audited=True):
     """The result of a second model's review of the selection."""
-
-    audited: ClassVar[bool] = True
 
     review: Review
 
@@ -149,10 +144,8 @@ class SelectionReviewed(PacketEvent):
 
 
 @frozen
-class ExecutionStatusChanged(PacketEvent):
+class ExecutionStatusChanged(PacketEvent, audited=True):
     """The execution status changed."""
-
-    audited: ClassVar[bool] = True
 
     status: ExecutionStatus
     reason: str = ""
@@ -172,10 +165,8 @@ class ExecutionStatusChanged(PacketEvent):
 
 
 @frozen
-class ToolResultInjected(PacketEvent):
+class ToolResultInjected(PacketEvent, audited=True):
     """The tool's result was added to the packet."""
-
-    audited: ClassVar[bool] = True
 
     result: ToolResult
     step: Step | None = None  # the call as a model reads it, if one answers

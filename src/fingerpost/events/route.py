@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import ClassVar, Final
+from typing import Final
 
 from fingerpost.events.base import Event, StepEvent
 from fingerpost.events.packet import PacketEvent
@@ -121,10 +121,8 @@ class ThoughtNoted(PacketEvent):
 
 
 @frozen
-class ConfidenceJudged(PacketEvent):
+class ConfidenceJudged(PacketEvent, audited=True):
     """The confidence in the selection, and the resulting action."""
-
-    audited: ClassVar[bool] = True
 
     confidence: Confidence
 
@@ -344,10 +342,8 @@ class SmartRoutingEnd(StepEvent):
 
 
 @frozen
-class FeedbackGiven(Event):
+class FeedbackGiven(Event, audited=True):
     """A person reported whether the right tool was used, and which one should have been."""
-
-    audited: ClassVar[bool] = True
 
     verdict: FeedbackVerdict
     by: str
@@ -361,10 +357,8 @@ class FeedbackGiven(Event):
 
 
 @frozen
-class LearningForgotten(Event):
+class LearningForgotten(Event, audited=True):
     """A person deleted learned data."""
-
-    audited: ClassVar[bool] = True
 
     what: str
     by: str
@@ -377,10 +371,8 @@ class LearningForgotten(Event):
 
 
 @frozen
-class ThresholdMoved(Event):
+class ThresholdMoved(Event, audited=True):
     """A threshold was adjusted to measured results, within its limits."""
-
-    audited: ClassVar[bool] = True
 
     name: str
     before: float

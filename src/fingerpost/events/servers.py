@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from fingerpost.events.base import Event
 from fingerpost.frozen import frozen
@@ -51,10 +51,8 @@ class CatalogChanged(Event):
 
 
 @frozen
-class ToolQuarantined(Event):
+class ToolQuarantined(Event, audited=True):
     """A tool differs from its pin, is new or suspicious. It is hidden until a person accepts it."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     pinned: str  # empty if the tool is new
@@ -70,10 +68,8 @@ class ToolQuarantined(Event):
 
 
 @frozen
-class ToolTrusted(Event):
+class ToolTrusted(Event, audited=True):
     """A person marked a tool's definition as read-only, or removed the mark."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     fingerprint: str
@@ -86,10 +82,8 @@ class ToolTrusted(Event):
 
 
 @frozen
-class PinAccepted(Event):
+class PinAccepted(Event, audited=True):
     """A person accepted a tool's changed definition."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     fingerprint: str
@@ -100,10 +94,8 @@ class PinAccepted(Event):
 
 
 @frozen
-class EntryTrusted(Event):
+class EntryTrusted(Event, audited=True):
     """The entry of a server changed, or is another project's. Its tools are trusted as they are now."""
-
-    audited: ClassVar[bool] = True
 
     server: str
     tools: tuple[str, ...]
@@ -113,10 +105,8 @@ class EntryTrusted(Event):
 
 
 @frozen
-class ToolSwitched(Event):
+class ToolSwitched(Event, audited=True):
     """A person disabled or enabled a tool, for all surfaces and processes."""
-
-    audited: ClassVar[bool] = True
 
     tool: str
     on: bool
@@ -128,10 +118,8 @@ class ToolSwitched(Event):
 
 
 @frozen
-class ServerSwitched(Event):
+class ServerSwitched(Event, audited=True):
     """A person disabled a server (it is disconnected and its tools are removed) or enabled it."""
-
-    audited: ClassVar[bool] = True
 
     server: str
     on: bool
@@ -147,10 +135,8 @@ def _format_switch(on: bool, by: str, reason: str) -> str:
 
 
 @frozen
-class ProfilesChanged(Event):
+class ProfilesChanged(Event, audited=True):
     """Profile files changed at run time. An invalid file leaves its profile unchanged."""
-
-    audited: ClassVar[bool] = True
 
     profiles_version: int
     changed: tuple[str, ...] = ()  # added, removed or changed
@@ -163,10 +149,8 @@ class ProfilesChanged(Event):
 
 
 @frozen
-class ServerEntryChanged(Event):
+class ServerEntryChanged(Event, audited=True):
     """A person added, changed or removed the entry of a server in a file."""
-
-    audited: ClassVar[bool] = True
 
     server: str
     change: Literal["added", "changed", "removed"]
@@ -178,10 +162,8 @@ class ServerEntryChanged(Event):
 
 
 @frozen
-class SettingsChanged(Event):
+class SettingsChanged(Event, audited=True):
     """Settings files changed at run time. What is in `waiting` applies after a restart."""
-
-    audited: ClassVar[bool] = True
 
     added: tuple[str, ...] = ()  # servers
     removed: tuple[str, ...] = ()
@@ -222,10 +204,8 @@ class PrunedChain:
 
 
 @frozen
-class StorePruned(Event):
+class StorePruned(Event, audited=True):
     """Old rows of the store are removed. `journal_until` and `chains` say how far in all, also before."""
-
-    audited: ClassVar[bool] = True
 
     by: str
     reason: str
@@ -264,10 +244,8 @@ class ClientLeft(Event):
 
 
 @frozen
-class MaterialRead(Event):
+class MaterialRead(Event, audited=True):
     """A client requested a resource, a prompt or a completion, with the outcome."""
-
-    audited: ClassVar[bool] = True
 
     server: str  # empty if it does not exist, or not for this caller
     method: str
@@ -285,10 +263,8 @@ class MaterialRead(Event):
 
 
 @frozen
-class AccessRefused(Event):
+class AccessRefused(Event, audited=True):
     """A request was refused before it was processed."""
-
-    audited: ClassVar[bool] = True
 
     endpoint: str
     reason: str
@@ -299,10 +275,8 @@ class AccessRefused(Event):
 
 
 @frozen
-class KeyChanged(Event):
+class KeyChanged(Event, audited=True):
     """An API key was created, changed or revoked. The event does not contain the key."""
-
-    audited: ClassVar[bool] = True
 
     key_id: str
     name: str
@@ -314,10 +288,8 @@ class KeyChanged(Event):
 
 
 @frozen
-class AccessChanged(Event):
+class AccessChanged(Event, audited=True):
     """A user, a quota, or a user's sign-in to a server was changed, made or removed."""
-
-    audited: ClassVar[bool] = True
 
     what: Literal["user", "quota", "sign-in"]
     name: str  # of a sign-in: `of USER to SERVER`
