@@ -279,18 +279,15 @@ class EventCounter:
         milliseconds = event.milliseconds
         if earlier is not None:
             milliseconds += earlier.milliseconds
-            self._uncount_outcome(packet_id, earlier)
+            sums = self._get_or_create_aggregate(earlier.at)
+            for one in (sums, *(sums.get_or_create_arm(arm) for arm in self._arms.get(packet_id, ()))):
+                one.outcomes[earlier.outcome] -= 1
+                one.outcomes += Counter[str]()  # drops what is zero
         aggregate.outcomes[event.outcome.value] += 1
         if event.outcome in (RouteOutcome.WAITING, RouteOutcome.ASKED):
             _remember_value(self._open_ends, packet_id, _OpenEnd(event.at, event.outcome.value, milliseconds))
         else:
             aggregate.add_duration("whole", milliseconds)
-
-    def _uncount_outcome(self, packet_id: str, end: _OpenEnd) -> None:
-        sums = self._get_or_create_aggregate(end.at)
-        for one in (sums, *(sums.get_or_create_arm(arm) for arm in self._arms.get(packet_id, ()))):
-            one.outcomes[end.outcome] -= 1
-            one.outcomes += Counter[str]()  # drops what is zero
 
     def _count_model_answered(self, aggregate: Aggregate, event: ModelAnswered) -> None:
         aggregate.counts.update(count_event(event))
@@ -437,7 +434,10 @@ class FiguresReader:
         earlier = since - (until - since)
         async with self._counting:  # concurrent readers read the journal once
             count = await self._catch_up(chosen, earlier)
-            return await self._read_figures(count, chosen, since, until, tools)
+            used = await self._store.usage.get_profiles()
+            samples = await self._store.confidences.list_recent()
+            never = tuple(sorted(key for key in tools if key not in used))
+            return await anyio.to_thread.run_sync(_build_figures, count, chosen, since, until, never, samples)
 
     async def _catch_up(self, step: TimeStep, since: datetime) -> _RunningCount:
         journal = self._store.journal
@@ -452,7 +452,10 @@ class FiguresReader:
             count = self._counts[step] = _RunningCount(counter, since=since, is_truncated=first > wanted)
         while count.counter.last_seq < last:
             await self._count_next_chunk(count.counter, last)
-        await self._count_expired(count.counter)
+        for pending_id in list(count.counter.pending_approvals)[:_MAX_PENDING_CHECKED]:
+            pending = await self._store.approvals.get(pending_id)
+            if pending is None or pending.decision is Decision.EXPIRED:
+                count.counter.count_expired(pending_id, utc_now() if pending is None else pending.expires)
         kept = 2 * MAX_STEPS * STEP_SECONDS[step]  # the longest range and the one before it
         count.counter.discard_before(int(utc_now().timestamp()) - kept)
         return count
@@ -464,20 +467,6 @@ class FiguresReader:
         )
         await anyio.to_thread.run_sync(counter.count, events)
         counter.last_seq = end
-
-    async def _count_expired(self, counter: EventCounter) -> None:
-        for pending_id in list(counter.pending_approvals)[:_MAX_PENDING_CHECKED]:
-            pending = await self._store.approvals.get(pending_id)
-            if pending is None or pending.decision is Decision.EXPIRED:
-                counter.count_expired(pending_id, utc_now() if pending is None else pending.expires)
-
-    async def _read_figures(
-        self, count: _RunningCount, step: TimeStep, since: datetime, until: datetime, tools: Sequence[str]
-    ) -> Figures:
-        used = await self._store.usage.get_profiles()
-        samples = await self._store.confidences.list_recent()
-        never = tuple(sorted(key for key in tools if key not in used))
-        return await anyio.to_thread.run_sync(_build_figures, count, step, since, until, never, samples)
 
 
 class _RunningCount:

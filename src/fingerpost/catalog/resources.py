@@ -133,7 +133,9 @@ class ResourceCollection:
         if len(uri) > MAX_URI_LENGTH:
             return None
         if uri.startswith(ALIAS_SCHEME):
-            return self._parse_alias(uri)
+            server, _, original = uri[len(ALIAS_SCHEME) :].partition("/")
+            server = unquote(server)
+            return (server, original) if server in self.servers and original else None
         return self._find_by_template(uri) or self._find_by_scheme(uri)
 
     def find_template(self, uri: str) -> tuple[str, str] | None:
@@ -167,11 +169,6 @@ class ResourceCollection:
             return True
         # No server lists it, so the result would be a guess. Web pages are the same for every server.
         return server in self.servers and not uri[:8].lower().startswith(("http://", "https://"))
-
-    def _parse_alias(self, uri: str) -> tuple[str, str] | None:
-        server, _, original = uri[len(ALIAS_SCHEME) :].partition("/")
-        server = unquote(server)
-        return (server, original) if server in self.servers and original else None
 
     def _find_by_template(self, uri: str) -> tuple[str, str] | None:
         found = find_first_match(uri, self._patterns)

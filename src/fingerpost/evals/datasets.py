@@ -398,7 +398,12 @@ class OperatorSet:
                 tools.insert(0, choice.tool)
         queries: dict[str, JsonObject] = {}
         for (request, _), tools in chosen.items():
-            line = _build_query_line(request, tools)
+            line = {
+                "id": build_request_id(request, tools),
+                "query": request,
+                "relevant": list(tools),
+                "needs_tool": True,
+            }
             queries.setdefault(str(line["id"]), line)
         return cls(
             tools=tuple(_build_tool_line(card) for card in cards), queries=tuple(queries.values()), gone=gone
@@ -419,12 +424,3 @@ def build_request_id(request: str, tools: Sequence[str]) -> str:
     """Return an id that depends only on the request and the tools."""
     digest = hashlib.sha256("\0".join((request, *sorted(tools))).encode(errors="surrogatepass"))
     return f"own-{digest.hexdigest()[:16]}"
-
-
-def _build_query_line(request: str, tools: Sequence[str]) -> dict[str, Json]:
-    return {
-        "id": build_request_id(request, tools),
-        "query": request,
-        "relevant": list(tools),
-        "needs_tool": True,
-    }

@@ -191,7 +191,11 @@ class EvalSelector:
                 history=routing.query.history,
             )
         except ModelError as error:
-            return self._record_failure(error)
+            if not self.tally.answered:
+                raise error
+            self.tally.failures += 1
+            self.tally.first_failure = self.tally.first_failure or str(error)[:MAX_SHOWN_PROBLEM_LENGTH]
+            return {**_build_selection_line(None), "problem": str(error)[:MAX_SHOWN_PROBLEM_LENGTH]}
         tool = None if chosen.selection is None else self._catalog.ids.get(chosen.selection.tool)
         return _build_selection_line(tool, chosen)
 
@@ -207,13 +211,6 @@ class EvalSelector:
         self.tally.answered = True
         self.tally.tokens += reply.usage.total if reply.usage is not None else 0
         return reply
-
-    def _record_failure(self, error: ModelError) -> JsonObject:
-        if not self.tally.answered:
-            raise error
-        self.tally.failures += 1
-        self.tally.first_failure = self.tally.first_failure or str(error)[:MAX_SHOWN_PROBLEM_LENGTH]
-        return {**_build_selection_line(None), "problem": str(error)[:MAX_SHOWN_PROBLEM_LENGTH]}
 
 
 def make_names_distinct(cards: Sequence[ToolCard]) -> list[ToolCard]:

@@ -171,10 +171,6 @@ class HistoryScorer:
 
     def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Mapping[str, ToolScore]:
         """Return -1 to 1 for every tool with a relevant history, removed tools included."""
-        histories = self._find_histories(request)
-        return {tool: ToolScore(history.score, history.note) for tool, history in histories.items()}
-
-    def _find_histories(self, request: ScorerRequest) -> Mapping[str, ToolHistory]:
         memory = self._memory
         worked: Counter[str] = Counter()
         failed: Counter[str] = Counter()
@@ -184,10 +180,11 @@ class HistoryScorer:
             counts = worked if choice.worked else failed
             counts[choice.tool] += float(weights[place])  # pyright: ignore[reportArgumentType] - typed for ints
         next_up = memory.predict_next_tools(request.used)
-        return {
+        histories = {
             tool: ToolHistory(worked=worked[tool], failed=failed[tool], follows=next_up.get(tool, 0.0))
             for tool in {*worked, *failed, *next_up}
         }
+        return {tool: ToolScore(history.score, history.note) for tool, history in histories.items()}
 
 
 @frozen

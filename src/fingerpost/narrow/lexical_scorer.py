@@ -71,7 +71,9 @@ def build_term_index(bags: Sequence[TermBag], terms: int) -> TermIndex:
     tools = np.bincount(numbers, minlength=terms)
     rarity = (np.log((1 + size) / (1 + tools)) + 1).astype(np.float32)
     weights = (1 + np.log(np.maximum(counts, 1))) * rarity[numbers]
-    weights = weights / _compute_lengths(rows, weights, size)[rows]
+    own = np.sqrt(np.bincount(rows, weights.astype(np.float64) ** 2, size))
+    usual = own.mean() if own.any() else 1.0
+    weights = weights / (OWN_LENGTH_WEIGHT * own + (1 - OWN_LENGTH_WEIGHT) * usual)[rows]
     order = np.argsort(numbers, kind="stable")
     return TermIndex(
         size=size,
@@ -80,12 +82,6 @@ def build_term_index(bags: Sequence[TermBag], terms: int) -> TermIndex:
         rows=rows[order],
         weights=weights[order].astype(np.float32),
     )
-
-
-def _compute_lengths(rows: TermNumbers, weights: TermWeights, size: int) -> NDArray[np.float64]:
-    own = np.sqrt(np.bincount(rows, weights.astype(np.float64) ** 2, size))
-    usual = own.mean() if own.any() else 1.0
-    return OWN_LENGTH_WEIGHT * own + (1 - OWN_LENGTH_WEIGHT) * usual
 
 
 MIN_CORRECTED_LENGTH: Final = 5  # in a shorter word, one typo can match anything

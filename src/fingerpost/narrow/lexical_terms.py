@@ -150,19 +150,16 @@ def _split_run(run: str) -> tuple[str, ...]:
     if _UNSPACED.match(run):
         terms = [*run, *map("".join, pairwise(run))]
     elif _CAMEL_CASE.search(run):
-        terms = _split_camel_case(run[:MAX_STEMMED_LENGTH])
+        word = run[:MAX_STEMMED_LENGTH]
+        parts = _CAMEL_PART.findall(word)
+        if len(parts) == 2:  # brands have both spellings (GitHub, github); tool names do not
+            parts.append("".join(parts))
+        terms = [stem_word(part.lower()) for part in parts]
     elif len(run) <= _MAX_NUMBER_DIGITS or not run.isdecimal():
         terms = [stem_word(run[:MAX_STEMMED_LENGTH].lower())]
     else:
         terms = []
     return tuple(term for term in terms if term not in EMPTY_TERMS)
-
-
-def _split_camel_case(word: str) -> list[str]:
-    parts = _CAMEL_PART.findall(word)
-    if len(parts) == 2:  # brands have both spellings (GitHub, github); tool names do not
-        parts.append("".join(parts))
-    return [stem_word(part.lower()) for part in parts]
 
 
 MAX_SYNONYMS: Final = 24  # per term

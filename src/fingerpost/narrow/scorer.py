@@ -215,17 +215,14 @@ class ToolText:
 
 def build_tool_text(card: ToolCard) -> ToolText:
     """Build the text of a card."""
+    schema = card.definition.get("inputSchema")
+    properties = islice(get_properties(schema).items(), MAX_PARAMETERS)
     return ToolText(
         server=split_tool_name(card.server),
         name=split_tool_name(card.name),
         description=clean_line(card.description, MAX_DESCRIPTION_LENGTH),
-        parameters=_build_parameter_texts(card.definition.get("inputSchema")),
+        parameters=tuple(_build_parameter_text(name, about) for name, about in properties),
     )
-
-
-def _build_parameter_texts(schema: Json) -> tuple[ParameterText, ...]:
-    properties = islice(get_properties(schema).items(), MAX_PARAMETERS)
-    return tuple(_build_parameter_text(name, about) for name, about in properties)
 
 
 def _build_parameter_text(name: str, schema: Json) -> ParameterText:

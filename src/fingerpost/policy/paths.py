@@ -496,10 +496,7 @@ def locate_paths(arguments: JsonObject, working_directory: str | None) -> PathPl
     folder = resolve_path(working_directory)
     if folder is None or len(found) > MAX_MENTIONS:
         return PathPlacement.UNCLEAR
-    return _combine_locations(found, {_locate_mention(mention, folder) for mention in found})
-
-
-def _combine_locations(found: list[PathMention], locations: set[PathLocation]) -> PathPlacement:
+    locations = {_locate_mention(mention, folder) for mention in found}
     if PathLocation.OUTSIDE in locations:
         return PathPlacement.OUTSIDE
     if PathLocation.UNCLEAR in locations:

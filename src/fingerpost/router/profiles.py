@@ -138,7 +138,12 @@ class Profiles(Mapping[str, ProfileSettings]):
         profile and `ProfileRefused` if the caller may not use it.
         """
         if requested is not None:
-            self._check_allowed(requested, caller)
+            self.get_profile(requested)
+            if not self.may_use(requested, caller):
+                message = f"the profile {requested} is not for {caller or 'an anonymous caller'}"
+                raise ProfileRefused(
+                    message, hint="The operator can add the caller to the profile's users, or to [plans]."
+                )
             return requested
         allowed = {
             name: (closeness, name)
@@ -184,14 +189,6 @@ class Profiles(Mapping[str, ProfileSettings]):
             return Effort(asked)
         preferred = self.efforts.get(options.caller or "")
         return preferred or (None if profile is None else self._current[profile].effort)
-
-    def _check_allowed(self, name: str, caller: str | None) -> None:
-        self.get_profile(name)
-        if not self.may_use(name, caller):
-            message = f"the profile {name} is not for {caller or 'an anonymous caller'}"
-            raise ProfileRefused(
-                message, hint="The operator can add the caller to the profile's users, or to [plans]."
-            )
 
     def get_profile(self, name: str) -> ProfileSettings:
         """Return the profile of this name, for any caller. Raises `ConfigError` if there is none."""

@@ -436,7 +436,22 @@ class RequestRunner:
     async def _run_new(self, run: RunState) -> Route:
         await self._deps.quotas.check_spending(run.packet.header.caller, run.packet.context.profile)
         with self._track_run(run) as tracked:
-            self._emit_began(run)
+            pool = self._deps.pool
+            run.emit(PacketReceived.from_packet(run.packet))
+            run.emit(
+                RouteBegan(
+                    packet_id=run.packet.packet_id,
+                    mode=run.mode,
+                    lite=pool.name(Role.LITE),
+                    prime=run.client_options.model or pool.name(Role.PRIME),
+                    profile=run.options.profile,
+                    scopes=run.options.scopes,
+                    working_directory=run.options.working_directory,
+                    own_terms=run.client_options.sets_own_limits,
+                    arms=run.arms,
+                    instance=self._deps.instance,
+                )
+            )
             return tracked.finish(await run_request(run))
 
     @contextmanager
@@ -509,24 +524,6 @@ class RequestRunner:
                 message, hint="Do this part without a subagent, or raise builtin.subagents.max_depth."
             )
         return parent
-
-    def _emit_began(self, run: RunState) -> None:
-        pool = self._deps.pool
-        run.emit(PacketReceived.from_packet(run.packet))
-        run.emit(
-            RouteBegan(
-                packet_id=run.packet.packet_id,
-                mode=run.mode,
-                lite=pool.name(Role.LITE),
-                prime=run.client_options.model or pool.name(Role.PRIME),
-                profile=run.options.profile,
-                scopes=run.options.scopes,
-                working_directory=run.options.working_directory,
-                own_terms=run.client_options.sets_own_limits,
-                arms=run.arms,
-                instance=self._deps.instance,
-            )
-        )
 
     def _choose_mode(self, options: RouteOptions) -> Mode:
         wanted = options.mode or self._switches.now.mode

@@ -259,17 +259,14 @@ class DisabledTools:
                 entry = DisabledEntry(what=kind, name=name, by=by, at=utc_now(), reason=reason)
                 changed = await self._store.disabled.disable(entry)
             if changed:
-                self._emit_switched(kind, name, on=on, by=by, reason=reason)
+                if kind is DisabledKind.TOOL:
+                    self._events.emit(ToolSwitched(tool=name, on=on, by=by, reason=reason))
+                else:
+                    self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
                 self._store.messages.publish(CHANGED_TOPIC, {})
             await self._apply()
         await self._store.journal.flush()
         return changed
-
-    def _emit_switched(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> None:
-        if kind is DisabledKind.TOOL:
-            self._events.emit(ToolSwitched(tool=name, on=on, by=by, reason=reason))
-        else:
-            self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
 
     async def _apply(self) -> None:
         disabled = {(entry.what, entry.name): entry for entry in await self._store.disabled.list_all()}

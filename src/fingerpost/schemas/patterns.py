@@ -88,12 +88,9 @@ class _PatternScanner:
             made.append(flags[0])
             self.ascii_only = "i" in flags[1]  # case folding differs between dialects
         while self._position < len(self._source):
-            made.append(self._translate_piece())
+            character = self._source[self._position]
+            made.append(_TRANSLATORS.get(character, _PatternScanner._translate_literal)(self))
         return made
-
-    def _translate_piece(self) -> str:
-        character = self._source[self._position]
-        return _TRANSLATORS.get(character, _PatternScanner._translate_literal)(self)
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self._source, self._position)

@@ -620,7 +620,11 @@ class SchemaValidator:
     ) -> None:
         from referencing import Registry
 
-        kind = _choose_validator_class(schema, ignored)
+        from jsonschema import Draft202012Validator, validators
+
+        named = schema.get("$schema")
+        known = validators.validator_for({"$schema": named}, default=Draft202012Validator)
+        kind = build_bounded_validator(known, ignored)
         self._strict = strict
         self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
 
@@ -656,14 +660,6 @@ class SchemaValidator:
         except Exception:  # noqa: BLE001 - the server enforces a schema that the library cannot handle
             validation_state.pass_over()
         return found
-
-
-def _choose_validator_class(schema: JsonObject, ignored: frozenset[str]) -> type[Validator]:
-    from jsonschema import Draft202012Validator, validators
-
-    named = schema.get("$schema")
-    known = validators.validator_for({"$schema": named}, default=Draft202012Validator)
-    return build_bounded_validator(known, ignored)
 
 
 def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:

@@ -29,7 +29,7 @@ def to_plain_json(text: str) -> str:
     comma: int | None = None  # a comma after a value, followed only by space and comments so far
     before = ""  # the last significant character
     for number, piece in enumerate(pieces):
-        if _is_comment(piece):
+        if piece.startswith("//") or (piece.startswith("/*") and len(piece) > len("/*")):
             pieces[number] = _NOT_NEWLINE.sub(" ", piece)
             continue
         if not piece.strip():
@@ -39,10 +39,6 @@ def to_plain_json(text: str) -> str:
         comma = number if piece == "," and before not in {"", ",", ":", "[", "{"} else None
         before = piece
     return "".join(pieces)
-
-
-def _is_comment(piece: str) -> bool:
-    return piece.startswith("//") or (piece.startswith("/*") and len(piece) > len("/*"))
 
 
 @frozen(kw_only=False)
@@ -74,7 +70,8 @@ def find_json_lines(text: str) -> tuple[dict[KeyPath, int], tuple[RepeatedKey, .
         if piece in ("}", "]"):
             frames.pop()
         elif piece == ",":
-            _advance_member(frames[-1])
+            frame = frames[-1]
+            frame.key = frame.key + 1 if isinstance(frame.key, int) else None
         elif piece.strip() and piece != ":":
             if frames and frames[-1].key is None:
                 twice = _enter_key(frames, json.loads(piece), line)
@@ -87,10 +84,6 @@ def find_json_lines(text: str) -> tuple[dict[KeyPath, int], tuple[RepeatedKey, .
                 frames.append(_JsonFrame(piece == "[", 0 if piece == "[" else None))
         line += piece.count("\n")
     return found, tuple(repeated)
-
-
-def _advance_member(frame: _JsonFrame) -> None:
-    frame.key = frame.key + 1 if isinstance(frame.key, int) else None
 
 
 def _enter_key(frames: list[_JsonFrame], key: str, line: int) -> RepeatedKey | None:

@@ -160,7 +160,12 @@ def _check_name(entry: _ServerEntry) -> None:
 def _expand_value(entry: _ServerEntry, value: object, path: KeyPath, *, silent: bool) -> object:
     """Return the value with variables replaced. With `silent` missing variables are not reported."""
     if isinstance(value, str):
-        return _expand_text(entry, value, path, silent=silent)
+        result: Expansion = expand(value, entry.scope)
+        if path[0] in _SECRET_FIELDS and register_variable_secrets(str(path[-1]), result.taken):
+            entry.secrets.add(format_path(("servers", entry.draft.name, *path)))
+        for missing in result.missing if not silent else ():
+            entry.report(missing.message, missing.fix, path)
+        return result.text
     if (entries := as_table(value)) is not None:
         texts = path in {("env",), ("headers",)}
         return {
@@ -171,15 +176,6 @@ def _expand_value(entry: _ServerEntry, value: object, path: KeyPath, *, silent: 
         items = cast("list[object]", value)
         return [_expand_value(entry, item, (*path, i), silent=silent) for i, item in enumerate(items)]
     return value
-
-
-def _expand_text(entry: _ServerEntry, text: str, path: KeyPath, *, silent: bool) -> str:
-    result: Expansion = expand(text, entry.scope)
-    if path[0] in _SECRET_FIELDS and register_variable_secrets(str(path[-1]), result.taken):
-        entry.secrets.add(format_path(("servers", entry.draft.name, *path)))
-    for missing in result.missing if not silent else ():
-        entry.report(missing.message, missing.fix, path)
-    return result.text
 
 
 def _merge_env_file(entry: _ServerEntry, values: dict[str, object]) -> None:

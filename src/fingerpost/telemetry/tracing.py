@@ -77,10 +77,11 @@ async def open_spans(
         return
     from fingerpost.telemetry.spans import SpanSink
 
+    models = (settings.models.lite, settings.models.prime)
     spans = SpanSink(
         provider.get_tracer("fingerpost"),
         content=settings.telemetry.content,
-        providers=_map_model_providers(settings),
+        providers={model.model: model.provider for model in models if model is not None},
         transport_of=transport_of,
     )
     events.add(spans)
@@ -88,7 +89,9 @@ async def open_spans(
         yield True
     finally:
         spans.close()
-        await _shut_down(provider)
+        # Send the remaining spans, limited by the exporter's timeout.
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(provider.shutdown)
 
 
 async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> TracerProvider | None:
@@ -131,14 +134,3 @@ def build_traces_url(endpoint: str) -> str:
     """Return the URL for spans at a collector. The path is appended if it is missing."""
     address = endpoint.rstrip("/")
     return address if address.endswith(_TRACES_PATH) else address + _TRACES_PATH
-
-
-def _map_model_providers(settings: Settings) -> dict[str, str]:
-    models = (settings.models.lite, settings.models.prime)
-    return {model.model: model.provider for model in models if model is not None}
-
-
-async def _shut_down(provider: TracerProvider) -> None:
-    """Send the remaining spans, limited by the exporter's timeout."""
-    with anyio.CancelScope(shield=True):
-        await anyio.to_thread.run_sync(provider.shutdown)

@@ -132,7 +132,10 @@ def _iterate_glosses(
 def _translate_word(word: HebrewToken, lexicon: Lexicon, names: SoundIndex) -> tuple[str, ...]:
     readings = lexicon.look_up(word.plain)
     if not readings:
-        return _match_by_sound(word.plain, names)
+        for _, rest in split_prefixes(word.plain):
+            if like := names.find_similar(rest):
+                return like[:_MAX_ENGLISH_WORDS]
+        return ()
     # Alternate: the first word of each meaning, then the second of each.
     turns = zip_longest(*(reading.entry.english for reading in _keep_likely(readings)))
     return tuple(dict.fromkeys(word for turn in turns for word in turn if word))[:_MAX_ENGLISH_WORDS]
@@ -142,13 +145,6 @@ def _keep_likely(readings: tuple[WordMeaning, ...]) -> list[WordMeaning]:
     best = readings[0].cost
     slack = 1 if best >= _UNSURE_COST else 0
     return [reading for reading in readings if reading.cost <= best + slack]
-
-
-def _match_by_sound(word: str, names: SoundIndex) -> tuple[str, ...]:
-    for _, rest in split_prefixes(word):
-        if like := names.find_similar(rest):
-            return like[:_MAX_ENGLISH_WORDS]
-    return ()
 
 
 # Languages with a table of words, `languages/*.txt`. A table is read with the first request in its language.

@@ -151,7 +151,11 @@ def extract_features(text: str, signals: Signals) -> NeedFeatures:
     words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MAX_WORDS]
     _add_word_cues(words, cues)
     if signals.gloss:
-        _add_gloss_cues(signals.gloss, cues)
+        known = read_phrases("english")
+        for word in signals.gloss.lower().split()[:_MAX_WORDS]:
+            for name in known.get(word, ()):
+                if name in _GLOSS_CUES:
+                    cues.setdefault(name, word)
     _add_form_cues(text, lowered, words, cues)
     return NeedFeatures(words, cues, _hash_features(words, cues, signals))
 
@@ -243,14 +247,6 @@ def _is_near_possessive(words: Sequence[str], index: int) -> bool:
 _GLOSS_CUES: Final = frozenset(
     ("file", "live", "reference", "service", "artefact", "convert", "current", "offer")
 )
-
-
-def _add_gloss_cues(gloss: str, cues: dict[str, str]) -> None:
-    known = read_phrases("english")
-    for word in gloss.lower().split()[:_MAX_WORDS]:
-        for name in known.get(word, ()):
-            if name in _GLOSS_CUES:
-                cues.setdefault(name, word)
 
 
 def _add_form_cues(text: str, lowered: str, words: Sequence[str], cues: dict[str, str]) -> None:

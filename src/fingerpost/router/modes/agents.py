@@ -129,13 +129,6 @@ async def call_selected(run: RunState, turn: AgentTurn) -> AgentTurn | Route:
     return replace(turn, calls=(), note=note)
 
 
-def _note_thought(run: RunState, turn: ModelTurn) -> None:
-    """Record the text beside calls as a thought of a ReAct agent."""
-    if turn.text and (turn.calls or turn.handed) and run.mode is Mode.REACT:
-        number = run.packet.tool_routing.reinjection_count + 1
-        run.emit(ThoughtNoted(packet_id=run.packet.packet_id, turn=number, text=turn.text))
-
-
 def is_final(run: RunState, cards: Sequence[ToolCard]) -> bool:
     """Return whether the model has to answer in this turn."""
     routing = run.packet.tool_routing
@@ -192,7 +185,10 @@ async def _ask_for_turn(
     if turn == ModelTurn(text=turn.text) and lacks_answer(replace(written, text=turn.text)):
         written = await write_plainly(run, request, written)
         return written, ModelTurn(text=written.text)
-    _note_thought(run, turn)
+    # The text beside calls is a thought of a ReAct agent.
+    if turn.text and (turn.calls or turn.handed) and run.mode is Mode.REACT:
+        number = run.packet.tool_routing.reinjection_count + 1
+        run.emit(ThoughtNoted(packet_id=run.packet.packet_id, turn=number, text=turn.text))
     if quiet and not turn.calls and not turn.handed and not turn.problems:
         written = await extract_answer(run, request, replace(written, text=turn.text))
         return written, replace(turn, text=written.text)

@@ -120,7 +120,14 @@ async def conclude_without_model(run: RunState, *, suitable: bool = True) -> Rou
     `suitable`: one of the offered tools may do it.
     """
     if not run.packet.tool_routing.steps:
-        return await _ask_which_tool(run, suitable=suitable)
+        # Ask the person which tool to use, if the request needs one.
+        cards = run.get_cards()[:MAX_OPTIONS]
+        narrowing = run.narrowing
+        if narrowing is not None and narrowing.need.verdict is NeedVerdict.TOOL and cards:
+            if not suitable:
+                return end_answered(run, get_phrases(get_language(run))["unfit"], by=NO_MODEL_NAME)
+            return end_asked(run, build_which_tool_question(cards, get_language(run)))
+        return await _answer_directly(run)
     good = run.packet.tool_routing.worked
     if not good:
         return end_failed(run)
@@ -171,17 +178,6 @@ async def _run_selection(run: RunState, selection: Selection) -> Route | None:
     emit_call_status(run, outcome)
     add_result(run, selection, outcome)
     return None
-
-
-async def _ask_which_tool(run: RunState, *, suitable: bool) -> Route:
-    """Ask the person which tool to use, if the request needs one."""
-    cards = run.get_cards()[:MAX_OPTIONS]
-    narrowing = run.narrowing
-    if narrowing is not None and narrowing.need.verdict is NeedVerdict.TOOL and cards:
-        if not suitable:
-            return end_answered(run, get_phrases(get_language(run))["unfit"], by=NO_MODEL_NAME)
-        return end_asked(run, build_which_tool_question(cards, get_language(run)))
-    return await _answer_directly(run)
 
 
 async def _answer_directly(run: RunState) -> Route:

@@ -46,12 +46,13 @@ async def build_prompt(run: RunState, cards: Sequence[ToolCard] = (), *, tools: 
     `tools`: the model may be offered tools. Usage hints for each tool are in its definition
     (`get_tool_uses`), or in the request for models without tool definitions (`build_offered_guides`).
     """
+    usual = run.settings.choose.directives  # what the client supports; the profile's sections follow
     return PromptStart(
         system=build_system_prompt(
             persona=_get_persona(run),
             instructions=_build_instructions(run, cards, tools=tools),
             guidance=get_profile_guidance(run),
-            directives=_get_directives(run),
+            directives=build_directives(run.profile, run.options.directives, usual),
         ),
         history=restore_content_parts(await fit_history(run), run.client_options.history),
     )
@@ -70,12 +71,6 @@ def get_profile_guidance(run: RunState) -> str:
     guidance = "" if run.profile is None else run.profile.guidance or ""
     effort = run.options.effort
     return guidance if effort is None else f"{guidance}\n{EFFORT_NOTES[Effort(effort)]}".strip()
-
-
-def _get_directives(run: RunState) -> str:
-    """Return the directives that the client supports, followed by the profile's sections."""
-    usual = run.settings.choose.directives
-    return build_directives(run.profile, run.options.directives, usual)
 
 
 def _build_instructions(run: RunState, cards: Sequence[ToolCard], *, tools: bool) -> str:

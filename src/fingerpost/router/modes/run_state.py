@@ -539,7 +539,11 @@ class RunState:
 
     def _count_usage(self, role: Role, purpose: str, request: ModelRequest, reply: ModelReply) -> None:
         usage = reply.usage
-        counted = usage or _estimate_usage(request, reply)
+        # Estimated if the server does not report it, so that token limits still apply.
+        counted = usage or ModelUsage(
+            prompt_tokens=sum(count_tokens(message.text) for message in request.messages),
+            completion_tokens=count_tokens(reply.text),
+        )
         prompt, completion = counted.prompt_tokens, counted.completion_tokens
         cost = self._compute_cost(role, request, reply, counted)
         self.budget.count(reply, prompt=prompt, completion=completion, cost=cost)
@@ -578,11 +582,3 @@ class RunState:
         """Offer exactly these tools from now on. `kept` are those that an earlier turn was offered."""
         if keys != self.packet.context.available_tools:
             self.emit(ToolsOffered(packet_id=self.packet.packet_id, tools=keys, kept=kept))
-
-
-def _estimate_usage(request: ModelRequest, reply: ModelReply) -> ModelUsage:
-    """Estimate the usage of a reply whose server does not report it, so that token limits still apply."""
-    return ModelUsage(
-        prompt_tokens=sum(count_tokens(message.text) for message in request.messages),
-        completion_tokens=count_tokens(reply.text),
-    )
