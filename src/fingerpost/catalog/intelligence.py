@@ -416,8 +416,7 @@ def _apply_usage(base: Intelligence, usage: UsageProfile) -> Intelligence:
             base.latency, typical=Known(_round_down(usage.typical_ms, 2), Source.LEARNED, reason)
         ),
         response=replace(
-            base.response,
-            typical_tokens=Known(_round_down(usage.typical_tokens, 2), Source.LEARNED, reason),
+            base.response, typical_tokens=Known(_round_down(usage.typical_tokens, 2), Source.LEARNED, reason)
         ),
     )
 

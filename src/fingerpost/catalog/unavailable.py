@@ -7,15 +7,7 @@ from typing import Final
 
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.frozen import frozen
-from fingerpost.records import (
-    DroppedTool,
-    Effect,
-    Quarantined,
-    ServerState,
-    ServerStatus,
-    Severity,
-    ToolCard,
-)
+from fingerpost.records import DroppedTool, Effect, Quarantined, ServerState, ServerStatus, Severity, ToolCard
 
 _ENABLE_HINT: Final = "Switch it on in the console of `fingerpost serve`, under {page}."
 _STATE_REASONS: Final = {

@@ -8,15 +8,7 @@ from __future__ import annotations
 
 from fingerpost.events.base import Event, StepEvent
 from fingerpost.frozen import frozen
-from fingerpost.records import (
-    Attempt,
-    Decision,
-    ErrorKind,
-    JsonObject,
-    ParameterError,
-    Repair,
-    Verdict,
-)
+from fingerpost.records import Attempt, Decision, ErrorKind, JsonObject, ParameterError, Repair, Verdict
 
 
 @frozen

@@ -74,9 +74,7 @@ class IntentDetected(PacketEvent):
 
     def apply(self, packet: Packet) -> Packet:
         routing = replace(
-            packet.tool_routing,
-            needs_tool=self.needs_tool,
-            routing_requested=self.needs_tool is not False,
+            packet.tool_routing, needs_tool=self.needs_tool, routing_requested=self.needs_tool is not False
         )
         packet = replace(packet, intent=self.intent, tool_routing=routing)
         return self.reflect(packet, "intent", self.summary(), self.intent.confidence)

@@ -445,13 +445,7 @@ def _hash(piece: str) -> int:
 
 
 def apply_flow(
-    ruling: Ruling,
-    call: Call,
-    data: CallData,
-    preset: Preset,
-    *,
-    by_default: bool,
-    named: bool,
+    ruling: Ruling, call: Call, data: CallData, preset: Preset, *, by_default: bool, named: bool
 ) -> Ruling:
     """Return the ruling that follows from where the data came from.
 

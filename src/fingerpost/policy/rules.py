@@ -53,9 +53,7 @@ _DEFAULT_RULINGS: Final = {
         rule="default for write",
     ),
     Effect.DESTROY: Ruling(
-        verdict=Verdict.ASK,
-        reason="no rule allows overwriting or deleting",
-        rule="default for destroy",
+        verdict=Verdict.ASK, reason="no rule allows overwriting or deleting", rule="default for destroy"
     ),
 }
 

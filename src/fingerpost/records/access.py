@@ -168,13 +168,7 @@ class Quota:
     cost_per_day: float | None = None
 
 
-QUOTA_LIMITS: Final = (
-    "requests_per_minute",
-    "calls_per_minute",
-    "running",
-    "tokens_per_day",
-    "cost_per_day",
-)
+QUOTA_LIMITS: Final = ("requests_per_minute", "calls_per_minute", "running", "tokens_per_day", "cost_per_day")
 
 
 MINUTE_S: Final = 60  # the period of rates

@@ -96,9 +96,7 @@ class ConfiguredEntries:
         self.places = places
         self._settings = settings
         self.file = ServersFile(
-            path=places.servers,
-            shown=places.shorten(places.servers),
-            private=places.is_default_servers_file,
+            path=places.servers, shown=places.shorten(places.servers), private=places.is_default_servers_file
         )
 
     def check(self, name: str, entry: Entry) -> EntryDraft:

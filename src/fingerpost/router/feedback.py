@@ -45,13 +45,7 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
 
 CHECK_NAME: Final = "learning"  # name of the comparison among the stored evals
-FLAGS: Final = (
-    "learned_use",
-    "learn_from_feedback",
-    "decision_cache",
-    "preferences",
-    "adaptive_thresholds",
-)
+FLAGS: Final = ("learned_use", "learn_from_feedback", "decision_cache", "preferences", "adaptive_thresholds")
 MAX_SHOWN: Final = 100  # entries of each kind
 _MAX_SHOWN_REQUESTS: Final = 3
 _MIN_HABIT_USES: Final = 1.0
@@ -153,10 +147,7 @@ def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Ite
 LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
 LEARNED_KINDS: Final[tuple[LearnedKind, ...]] = get_args(LearnedKind)
 # Kinds that belong to one person.
-PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = (
-    "corrections",
-    "preferences",
-)
+PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = ("corrections", "preferences")
 MAX_EVENTS: Final = 5_000
 MAX_PACKETS: Final = 50  # packets searched for the latest request of a caller
 _MAX_LISTED_TOOLS: Final = 3

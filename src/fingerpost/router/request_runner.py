@@ -260,10 +260,7 @@ class RequestRunner:
             get_calibration=calibration.get,
             get_settings=self.thresholds.get_settings,
             learn=lambda outcome, packet: router.learn(
-                packet.content.original_prompt,
-                outcome,
-                packet.header.session_id,
-                caller=packet.header.caller,
+                packet.content.original_prompt, outcome, packet.header.session_id, caller=packet.header.caller
             ),
             summaries=SummaryCache(),
             get_usage=usage.get,

@@ -219,10 +219,7 @@ def _find_applicable(validator: Any, instance: Any, schema: dict[str, Any]) -> I
             keyword in schema
             and (resolved := validation_state.follow(validator, schema[keyword])) is not None
         ):
-            yield (
-                resolved.contents,
-                validator.evolve(schema=resolved.contents, _resolver=resolved.resolver),
-            )
+            yield (resolved.contents, validator.evolve(schema=resolved.contents, _resolver=resolved.resolver))
     for keyword in ("allOf", "anyOf", "oneOf"):
         for inner in schema.get(keyword, ()):
             if is_accepted(validator, instance, inner):

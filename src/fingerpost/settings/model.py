@@ -389,9 +389,7 @@ class DigestSettings(Section):
     )
     keep_seconds: float = Field(default=86_400, gt=0, description="How long the full result can be fetched")
     summary_tokens: int = Field(
-        default=1000,
-        ge=50,
-        description="Results of tools with needs_summary are summarised to this",
+        default=1000, ge=50, description="Results of tools with needs_summary are summarised to this"
     )
 
 
@@ -437,8 +435,7 @@ class FlagSettings(Section):
         default=False, description="Use a person's habits to decide between equal tools"
     )
     adaptive_thresholds: bool = Field(
-        default=False,
-        description="Adapt thresholds (of confidence and of smart routing) to measured results",
+        default=False, description="Adapt thresholds (of confidence and of smart routing) to measured results"
     )
 
 
@@ -573,8 +570,7 @@ class OAuthSettings(Section):
         description="The authorization server that knows the client; its secret is sent nowhere else",
     )
     token_endpoint: str | None = Field(
-        default=None,
-        description="Where tokens are exchanged; by default from the metadata of issuer",
+        default=None, description="Where tokens are exchanged; by default from the metadata of issuer"
     )
     audience: str | None = Field(
         default=None, description="What exchanged tokens are for; by default the url of the server"
@@ -617,8 +613,7 @@ class ServerSettings(Section):
         default=False, description="Forward the caller's own token; only for a server that you operate"
     )
     trust_hints: bool = Field(
-        default=False,
-        description="Trust its readOnlyHint: such tools run without approval",
+        default=False, description="Trust its readOnlyHint: such tools run without approval"
     )
     new_tools: Literal["review", "allow"] = Field(
         default="review", description="Whether tools it adds later wait for `fingerpost pins accept`"
@@ -722,8 +717,7 @@ class GatewaySettings(Section):
     public_url: str | None = Field(default=None, description="How others reach it, when behind a proxy")
     require_key: bool = Field(default=False, description="Require a key on this machine, too")
     local_confirm: bool = Field(
-        default=False,
-        description="Treat answers of local HTTP clients without a key as a person's decision",
+        default=False, description="Treat answers of local HTTP clients without a key as a person's decision"
     )
     approval_seconds: float = Field(
         default=120.0, gt=0, le=3600, description="How long a call waits for the person it asked"
@@ -898,8 +892,7 @@ class DiscordSettings(Section):
     users: tuple[str, ...] = Field(default=(), description="Ids of users it answers; empty: all users")
     roles: tuple[str, ...] = Field(default=(), description="Ids of roles it answers, beside those users")
     approvers: tuple[str, ...] = Field(
-        default=(),
-        description="Ids of users and roles who may approve what others asked for",
+        default=(), description="Ids of users and roles who may approve what others asked for"
     )
     own_approvals: bool = Field(
         default=True,

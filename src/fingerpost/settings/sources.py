@@ -96,12 +96,7 @@ def _format_bounds(field: FieldInfo) -> str:
     return f" of at least {least}" if least else ""
 
 
-_TYPE_WORDS: dict[Any, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-}
+_TYPE_WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 PREFIX = "FINGERPOST_"

@@ -420,12 +420,7 @@ class RunState:
         return (await self._narrow_packet(asking, text=text, widened=True))[0]
 
     async def _narrow_packet(
-        self,
-        options: RouteOptions,
-        *,
-        text: str | None = None,
-        widened: bool = False,
-        min_fit: float = 0.0,
+        self, options: RouteOptions, *, text: str | None = None, widened: bool = False, min_fit: float = 0.0
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """Narrow and keep the result. The model that chooses servers is counted and recorded like others."""
         pool, ask = self.deps.pool, self.build_ask(Role.LITE, "servers")
