@@ -76,45 +76,32 @@ def is_beginning(event: Event) -> bool:
 
 
 def _begin_line(entry: JournalEntry) -> PacketLine | None:
-    event = entry.event
+    event, seq = entry.event, entry.seq
+    begins: Any = {"seq": seq, "last_seq": seq, "at": event.at, "last_at": event.at}
     if isinstance(event, PacketReceived):
-        return _begin_request_line(entry.seq, event)
+        packet = event.packet
+        return PacketLine(
+            **begins,
+            packet_id=packet.packet_id,
+            kind="request",
+            prompt=packet.content.original_prompt[:MAX_PROMPT_LENGTH],
+            caller=packet.header.caller,
+            conversation=packet.header.session_id,
+            mode=packet.context.mode,
+            profile=packet.context.profile,
+            parent=packet.header.parent_id,
+        )
     if isinstance(event, CallReceived) and event.packet_id == event.call_id:
-        return _begin_call_line(entry.seq, event)
+        return PacketLine(
+            **begins,
+            packet_id=event.call_id,
+            kind="call",
+            prompt=event.name[:MAX_PROMPT_LENGTH],
+            caller=event.caller,
+            conversation=event.conversation,
+            dry_run=event.dry_run,
+        )
     return None
-
-
-def _begin_request_line(seq: int, event: PacketReceived) -> PacketLine:
-    packet = event.packet
-    return PacketLine(
-        packet_id=packet.packet_id,
-        kind="request",
-        seq=seq,
-        last_seq=seq,
-        at=event.at,
-        last_at=event.at,
-        prompt=packet.content.original_prompt[:MAX_PROMPT_LENGTH],
-        caller=packet.header.caller,
-        conversation=packet.header.session_id,
-        mode=packet.context.mode,
-        profile=packet.context.profile,
-        parent=packet.header.parent_id,
-    )
-
-
-def _begin_call_line(seq: int, event: CallReceived) -> PacketLine:
-    return PacketLine(
-        packet_id=event.call_id,
-        kind="call",
-        seq=seq,
-        last_seq=seq,
-        at=event.at,
-        last_at=event.at,
-        prompt=event.name[:MAX_PROMPT_LENGTH],
-        caller=event.caller,
-        conversation=event.conversation,
-        dry_run=event.dry_run,
-    )
 
 
 def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
 from fingerpost.catalog.data_labels import infer_labels
@@ -75,6 +76,7 @@ from fingerpost.settings.model import FlagSettings, ToolOverride
 _DEFAULT_FLAGS = FlagSettings()
 _EMPTY_SNAPSHOT = Snapshot()
 MAX_CALLER_SNAPSHOTS = 32  # snapshots of callers with their own keys
+T = TypeVar("T")
 
 
 class Catalog:
@@ -295,14 +297,14 @@ class Catalog:
         before = set(self._dropped.get(server, ()))
         (self._unprefixed.discard if listing.prefix else self._unprefixed.add)(server)
         self._emit_dropped(drop for drop in refused if drop not in before)
-        self._set_dropped(server, drops)
-        self._set_disabled_in_settings(server, off)
+        _put_or_drop(self._dropped, server, tuple(drops))
+        _put_or_drop(self._disabled_in_settings, server, off)
         return self._replace(server, cards)
 
     def remove_server(self, server: str) -> CatalogDiff:
         """Remove this server and its tools. Their pins are kept, because the server may return."""
-        self._set_dropped(server, ())
-        self._set_disabled_in_settings(server, {})
+        self._dropped.pop(server, None)
+        self._disabled_in_settings.pop(server, None)
         return self._replace(server, {})
 
     def learn(self, profiles: Mapping[str, UsageProfile]) -> CatalogDiff:
@@ -583,10 +585,7 @@ class Catalog:
         before = self._get_listed(server)
         for key in self._cards.get(server, {}):
             self._quarantined.pop(key, None)
-        if cards:
-            self._cards[server] = cards
-        else:
-            self._cards.pop(server, None)
+        _put_or_drop(self._cards, server, cards)
         self._apply_pins(server)
         return self._publish_diff(compute_diff(before, self._get_listed(server)))
 
@@ -613,17 +612,6 @@ class Catalog:
     def _get_all_listed(self) -> dict[str, ToolCard]:
         return {key: card for server in self._cards for key, card in self._get_listed(server).items()}
 
-    def _set_dropped(self, server: str, drops: Iterable[DroppedTool]) -> None:
-        self._dropped[server] = tuple(drops)
-        if not self._dropped[server]:
-            del self._dropped[server]
-
-    def _set_disabled_in_settings(self, server: str, cards: dict[str, ToolCard]) -> None:
-        if cards:
-            self._disabled_in_settings[server] = cards
-        else:
-            self._disabled_in_settings.pop(server, None)
-
     def _emit_dropped(self, drops: Iterable[DroppedTool]) -> None:
         for drop in drops:
             self._events.emit(ToolDropped(server=drop.server, tool=drop.name, reason=drop.reason))
@@ -632,6 +620,14 @@ class Catalog:
         near = self.snapshot.near(key)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownTool(f"{key}: {message}", hint=hint)
+
+
+def _put_or_drop(table: dict[str, T], server: str, value: T) -> None:
+    """Set the value of a server; an empty one is removed."""
+    if value:
+        table[server] = value
+    else:
+        table.pop(server, None)
 
 
 def _get_origin(listing: Listing) -> tuple[str | None, bool]:

@@ -430,16 +430,9 @@ def _round_down(value: float, digits: int) -> int:
 
 def _make_consistent(profile: LatencyProfile) -> LatencyProfile:
     """Derive timeout and feedback from the typical latency where they are not written."""
-    derived = build_latency(profile.typical)
-    return replace(
-        derived,
-        timeout=profile.timeout if profile.timeout.source is Source.WRITTEN else derived.timeout,
-        feedback_delay=(
-            profile.feedback_delay
-            if profile.feedback_delay.source is Source.WRITTEN
-            else derived.feedback_delay
-        ),
-    )
+    known = {"timeout": profile.timeout, "feedback_delay": profile.feedback_delay}
+    written = {name: value for name, value in known.items() if value.source is Source.WRITTEN}
+    return replace(build_latency(profile.typical), **written)
 
 
 @cache

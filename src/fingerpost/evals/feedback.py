@@ -73,10 +73,7 @@ class FeedbackReport:
         figures: list[Json] = [
             {
                 "name": one.name,
-                "before": round(one.before, 4),
-                "after": round(one.after, 4),
-                "low": round(one.low, 4),
-                "high": round(one.high, 4),
+                **{key: round(getattr(one, key), 4) for key in ("before", "after", "low", "high")},
                 "verdict": one.verdict,
             }
             for one in self.differences

@@ -59,12 +59,12 @@ def compute_auc(scores: Floats, labels: Flags) -> float:
     return above / (positives * negatives)
 
 
-def compute_calibration_error(confidence: Floats, right: Floats, bins: int = 10) -> float:
-    """Return the mean difference of confidence and share of right answers, over equal bins."""
+def compute_calibration_error(confidence: Floats, right: Floats) -> float:
+    """Return the mean difference of confidence and share of right answers, over ten equal bins."""
     if not len(confidence):
         return math.nan
-    group = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    apart = np.bincount(group, weights=confidence - right, minlength=bins)
+    group = np.minimum((confidence * 10).astype(np.int64), 9)
+    apart = np.bincount(group, weights=confidence - right, minlength=10)
     return float(np.abs(apart).sum()) / len(confidence)
 
 
@@ -128,7 +128,7 @@ _QueryPairs = Sequence[tuple[QueryRecord, Prediction]]
 
 
 def _measure_ranking(pairs: _QueryPairs) -> list[EvalMeasure]:
-    found = [(query, prediction) for query, prediction in pairs if query.has_recall_labels]
+    found = [pair for pair in pairs if pair[0].has_recall_labels]
     if not found:
         return []
     gained = [
@@ -160,8 +160,8 @@ def _measure_need(pairs: _QueryPairs) -> list[EvalMeasure]:
     With a candidate list, `needs_tool` means that one of the candidates fits, not that a tool is needed at
     all.
     """
-    labelled = [(query, prediction) for query, prediction in pairs if query.needs_tool is not None]
-    applicable = [(query, prediction) for query, prediction in labelled if query.scope != "candidates"]
+    labelled = [pair for pair in pairs if pair[0].needs_tool is not None]
+    applicable = [pair for pair in labelled if pair[0].scope != "candidates"]
     found = _measure_need_over("need", "needing a tool or not", applicable)
     if len(applicable) < len(labelled):
         found += _measure_need_over("need_any", "needing a tool, over every label", labelled)
@@ -203,11 +203,7 @@ def _predicts_tool(prediction: Prediction) -> bool:
 
 
 def _measure_fit(pairs: _QueryPairs) -> list[EvalMeasure]:
-    found = [
-        (query, prediction)
-        for query, prediction in pairs
-        if query.candidates and query.needs_tool is not None
-    ]
+    found = [pair for pair in pairs if pair[0].candidates and pair[0].needs_tool is not None]
     labels = [query.needs_tool is True for query, _ in found]
     if not found or all(labels) or not any(labels):
         return []
@@ -224,30 +220,22 @@ def _measure_fit(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 def _measure_certainty(pairs: _QueryPairs) -> list[EvalMeasure]:
     """Measure whether the least certain answers are the wrong ones."""
-    found = [(query, prediction) for query, prediction in pairs if query.has_recall_labels]
+    found = [pair for pair in pairs if pair[0].has_recall_labels]
     if not found:
         return []
     wrong = [
         float(
-            not prediction.ranking
-            or not any(prediction.ranking[0].tool in group for group in query.wanted_groups)
+            not any(entry.tool in group for entry in prediction.ranking[:1] for group in query.wanted_groups)
         )
         for query, prediction in found
     ]
-    rows = np.array(
-        [[prediction.fit, one] for (_, prediction), one in zip(found, wrong, strict=True)], np.float64
-    )
-    ids = tuple(query.id for query, _ in found)
+    rows = [[prediction.fit, one] for (_, prediction), one in zip(found, wrong, strict=True)]
 
     def risk(name: str, about: str, sum_up: Callable[[Floats], float]) -> EvalMeasure:
-        return EvalMeasure(
-            name=name,
-            about=about,
-            ids=ids,
-            rows=rows,
-            aggregate=lambda rows: sum_up(compute_risk_by_coverage(rows[:, 0], rows[:, 1])),
-            better=-1,
-        )
+        def aggregate(rows: Floats) -> float:
+            return sum_up(compute_risk_by_coverage(rows[:, 0], rows[:, 1]))
+
+        return _build_measure(name, about, found, rows, aggregate, better=-1)
 
     return [
         risk("risk_area", "wrong first tools, over all coverages", lambda risks: float(risks.mean())),
@@ -267,7 +255,11 @@ def _measure_selection(pairs: _QueryPairs) -> list[EvalMeasure]:
             for query, prediction in wanted
         ]
         found.append(_build_mean_measure("selection_accuracy", "the right tool was selected", wanted, right))
-        found.append(_measure_calibration("selection_ece", wanted, right))
+        about = "claimed confidence and being right, apart"
+        claims = [_get_claimed_confidence(prediction) for _, prediction in wanted]
+        rows = list(zip(claims, right, strict=True))
+        error = _build_measure("selection_ece", about, wanted, rows, _compute_calibration, better=-1)
+        found.append(error)
     if unneeded:
         none = [float(_get_selected(prediction) is None) for _, prediction in unneeded]
         about = "no tool was selected where none is needed"
@@ -279,16 +271,8 @@ def _get_selected(prediction: Prediction) -> Json:
     return None if prediction.selection is None else prediction.selection.get("tool")
 
 
-def _measure_calibration(name: str, found: _QueryPairs, right: Sequence[float]) -> EvalMeasure:
-    claims = [_get_claimed_confidence(prediction) for _, prediction in found]
-    return EvalMeasure(
-        name=name,
-        about="claimed confidence and being right, apart",
-        ids=tuple(query.id for query, _ in found),
-        rows=np.array(list(zip(claims, right, strict=True)), np.float64),
-        aggregate=lambda rows: compute_calibration_error(rows[:, 0], rows[:, 1]),
-        better=-1,
-    )
+def _compute_calibration(rows: Floats) -> float:
+    return compute_calibration_error(rows[:, 0], rows[:, 1])
 
 
 def _get_claimed_confidence(prediction: Prediction) -> float:
@@ -298,46 +282,46 @@ def _get_claimed_confidence(prediction: Prediction) -> float:
 
 def _measure_latency(pairs: _QueryPairs) -> list[EvalMeasure]:
     timed = [(query, prediction) for query, prediction in pairs if prediction.ms > 0]
-    if not timed:
-        return []
-    rows = np.array([[prediction.ms] for _, prediction in timed], np.float64)
-    ids = tuple(query.id for query, _ in timed)
-    return [
-        EvalMeasure(
-            name=f"ms_p{share}",
-            about="milliseconds to narrow",
-            ids=ids,
-            rows=rows,
-            aggregate=lambda rows, share=share: compute_percentile(rows[:, 0], share / 100),
-            better=-1,
-        )
-        for share in (50, 99)
-    ]
+    rows = [[prediction.ms] for _, prediction in timed]
+
+    def measure(share: int) -> EvalMeasure:
+        def aggregate(rows: Floats) -> float:
+            return compute_percentile(rows[:, 0], share / 100)
+
+        about = "milliseconds to narrow"
+        return _build_measure(f"ms_p{share}", about, timed, rows, aggregate, better=-1)
+
+    return [measure(50), measure(99)] if timed else []
+
+
+def _build_measure(
+    name: str,
+    about: str,
+    found: _QueryPairs,
+    rows: Sequence[Sequence[float]],
+    aggregate: Callable[[Floats], float],
+    *,
+    better: int = 1,
+) -> EvalMeasure:
+    ids = tuple(query.id for query, _ in found)
+    values = np.array(rows, np.float64)
+    return EvalMeasure(name=name, about=about, ids=ids, rows=values, aggregate=aggregate, better=better)
 
 
 def _build_mean_measure(
     name: str, about: str, found: _QueryPairs, values: Sequence[float], *, better: int = 1
 ) -> EvalMeasure:
-    return EvalMeasure(
-        name=name,
-        about=about,
-        ids=tuple(query.id for query, _ in found),
-        rows=np.array(values, np.float64).reshape(-1, 1),
-        aggregate=lambda rows: float(rows.mean()),
-        better=better,
-    )
+    rows = [[value] for value in values]
+    return _build_measure(name, about, found, rows, lambda rows: float(rows.mean()), better=better)
 
 
 def _build_auc_measure(
     name: str, about: str, found: _QueryPairs, rows: Sequence[Sequence[float]]
 ) -> EvalMeasure:
-    return EvalMeasure(
-        name=name,
-        about=about,
-        ids=tuple(query.id for query, _ in found),
-        rows=np.array(rows, np.float64),
-        aggregate=lambda rows: compute_auc(rows[:, 0], rows[:, 1] > DECISION_THRESHOLD),
-    )
+    def aggregate(rows: Floats) -> float:
+        return compute_auc(rows[:, 0], rows[:, 1] > DECISION_THRESHOLD)
+
+    return _build_measure(name, about, found, rows, aggregate)
 
 
 BOOTSTRAP_DRAWS: Final = 1000

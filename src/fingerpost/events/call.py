@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-
 from fingerpost.events.base import Event, StepEvent
 from fingerpost.frozen import frozen
 from fingerpost.records import Attempt, Decision, ErrorKind, JsonObject, ParameterError, Repair, Verdict

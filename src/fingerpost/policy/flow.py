@@ -158,13 +158,8 @@ class PersonWords:
 
 
 _NUMBER = prepare_re(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
-_NUMBER_WORDS: Final = {
-    word: float(number)
-    for number, word in enumerate(
-        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
-        start=1,
-    )
-}
+_UP_TO_TWELVE: Final = "one two three four five six seven eight nine ten eleven twelve"
+_NUMBER_WORDS: Final = {word: float(number) for number, word in enumerate(_UP_TO_TWELVE.split(), start=1)}
 _TIME = prepare_re(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
 _DURATION = prepare_re(
     r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven|eight)[ -](hour|minute|min|day)s?\b"

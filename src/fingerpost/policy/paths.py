@@ -85,11 +85,8 @@ def match_exactly(pattern: str, text: str) -> PatternFit:
     """Match for rules that allow: every reading must match, with `..` only if the pattern has it."""
     if len(text) > MAX_TEXT_LENGTH or (".." not in pattern and has_parent_step(text)):
         return PatternFit.NO
-    return (
-        PatternFit.YES
-        if all(fnmatchcase(reading, pattern) for reading in list_readings(text))
-        else PatternFit.NO
-    )
+    matches = all(fnmatchcase(reading, pattern) for reading in list_readings(text))
+    return PatternFit.YES if matches else PatternFit.NO
 
 
 def match_loosely(pattern: str, text: str, folder: str | None = None) -> PatternFit:
@@ -98,11 +95,8 @@ def match_loosely(pattern: str, text: str, folder: str | None = None) -> Pattern
         return PatternFit.MAYBE
     patterns = _list_pattern_forms(pattern)
     forms = {_casefold(form) for form in _list_forms(text, folder)}
-    return (
-        PatternFit.YES
-        if any(fnmatchcase(form, each) for form in forms for each in patterns)
-        else PatternFit.NO
-    )
+    matches = any(fnmatchcase(form, each) for form in forms for each in patterns)
+    return PatternFit.YES if matches else PatternFit.NO
 
 
 def _list_pattern_forms(pattern: str) -> set[str]:

@@ -191,11 +191,8 @@ class VisibilityCache:
     ) -> VisibleCatalog | None:
         """Return the caller's view if it is cached, else None."""
         with self._lock:
-            return (
-                self._views.get(self._build_key(caller, profile, scopes))
-                if snapshot is self._snapshot
-                else None
-            )
+            key = self._build_key(caller, profile, scopes)
+            return self._views.get(key) if snapshot is self._snapshot else None
 
     def _build_key(self, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]) -> ViewKey:
         """Return the cache key. Callers that no rule distinguishes share a key."""

@@ -295,11 +295,9 @@ _NULL: Final = re.compile(rb"null(?<=[:,\[]null)")
 
 def find_json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     """Return why `value` cannot be sent as JSON, or None. Like `check_json`, but faster."""
-    return (
-        None
-        if encode_if_valid(value, max_depth) is not None
-        else find_json_problem(value, max_depth=max_depth)
-    )
+    if encode_if_valid(value, max_depth) is not None:
+        return None
+    return find_json_problem(value, max_depth=max_depth)
 
 
 def encode_if_valid(value: object, max_depth: int) -> bytes | None:

@@ -89,25 +89,14 @@ class ExecutionStatus(StrEnum):
 
 
 # A finished selection (executed, failed, skipped, denied) may be followed by a new one: pending again.
-_ALLOWED_NEXT: Final[dict[ExecutionStatus, frozenset[ExecutionStatus]]] = {
-    ExecutionStatus.PENDING: frozenset(
-        {ExecutionStatus.AWAITING_CONFIDENCE, ExecutionStatus.SKIPPED, ExecutionStatus.USER_DENIED}
-    ),
-    ExecutionStatus.AWAITING_CONFIDENCE: frozenset(
-        {ExecutionStatus.APPROVED, ExecutionStatus.SKIPPED, ExecutionStatus.USER_DENIED}
-    ),
-    ExecutionStatus.APPROVED: frozenset(
-        {
-            ExecutionStatus.EXECUTED,
-            ExecutionStatus.FAILED,
-            ExecutionStatus.SKIPPED,
-            ExecutionStatus.USER_DENIED,
-        }
-    ),
-    ExecutionStatus.EXECUTED: frozenset({ExecutionStatus.PENDING}),
-    ExecutionStatus.FAILED: frozenset({ExecutionStatus.PENDING}),
-    ExecutionStatus.SKIPPED: frozenset({ExecutionStatus.PENDING}),
-    ExecutionStatus.USER_DENIED: frozenset({ExecutionStatus.PENDING}),
+_ALLOWED_NEXT: Final = {
+    ExecutionStatus(status): frozenset(map(ExecutionStatus, following.split()))
+    for status, following in {
+        "pending": "awaiting_confidence skipped user_denied",
+        "awaiting_confidence": "approved skipped user_denied",
+        "approved": "executed failed skipped user_denied",
+        **dict.fromkeys(("executed", "failed", "skipped", "user_denied"), "pending"),
+    }.items()
 }
 
 

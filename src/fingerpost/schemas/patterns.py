@@ -194,10 +194,8 @@ class _PatternScanner:
 
     def _translate_range(self, *, negated: bool) -> str:
         first = self._read_class_member(negated=negated)
-        dash = self._source.startswith("-", self._position) and not self._source.startswith(
-            "-]", self._position
-        )
-        if not dash:
+        following = self._source[self._position : self._position + 2]
+        if not following.startswith("-") or following == "-]":
             return first if isinstance(first, str) else self._quote_character(first)
         self._position += 1
         last = self._read_class_member(negated=negated)
@@ -219,11 +217,9 @@ class _PatternScanner:
         letter = self._take_next()
         if letter == "b":
             return 8
-        return (
-            self._translate_class_escape(letter, negated=negated)
-            if letter in self._escapes
-            else self._read_escaped_character(letter)
-        )
+        if letter in self._escapes:
+            return self._translate_class_escape(letter, negated=negated)
+        return self._read_escaped_character(letter)
 
     def _translate_class_escape(self, letter: str, *, negated: bool) -> str:
         self.ambiguous = True

@@ -558,28 +558,18 @@ def _build_identity(value: Any) -> object:
     return value
 
 
-def _check_unevaluated_properties(
-    validator: Any, wanted: Any, instance: Any, schema: Any
-) -> Iterator[ValidationError]:
-    if not isinstance(instance, dict):
-        return
-    given = cast("dict[str, Any]", instance)
-    outer = {key: part for key, part in schema.items() if key != "unevaluatedProperties"}
-    seen = find_evaluated(validator, given, outer, get_own_keys)
-    if not all(key in seen or is_accepted(validator, entry, wanted) for key, entry in given.items()):
-        yield _build_error("has entries that nothing describes")
+def _make_unevaluated_check(keyword: str, kind: type, own: OwnEntries, message: str) -> KeywordCheck:
+    def check(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if not isinstance(instance, kind):
+            return
+        given: Any = instance
+        outer = {key: part for key, part in schema.items() if key != keyword}
+        seen = find_evaluated(validator, given, outer, own)
+        entries = given.items() if kind is dict else enumerate(given)
+        if not all(place in seen or is_accepted(validator, entry, wanted) for place, entry in entries):
+            yield _build_error(message)
 
-
-def _check_unevaluated_items(
-    validator: Any, wanted: Any, instance: Any, schema: Any
-) -> Iterator[ValidationError]:
-    if not isinstance(instance, list):
-        return
-    given = cast("list[Any]", instance)
-    outer = {key: part for key, part in schema.items() if key != "unevaluatedItems"}
-    seen = find_evaluated(validator, given, outer, get_own_indexes)
-    if not all(place in seen or is_accepted(validator, item, wanted) for place, item in enumerate(given)):
-        yield _build_error("has items that nothing describes")
+    return check
 
 
 _KEYWORD_CHECKS: Final[dict[str, KeywordCheck]] = {
@@ -597,8 +587,12 @@ _KEYWORD_CHECKS: Final[dict[str, KeywordCheck]] = {
     "enum": _check_enum,
     "const": _check_const,
     "uniqueItems": _check_unique_items,
-    "unevaluatedProperties": _check_unevaluated_properties,
-    "unevaluatedItems": _check_unevaluated_items,
+    "unevaluatedProperties": _make_unevaluated_check(
+        "unevaluatedProperties", dict, get_own_keys, "has entries that nothing describes"
+    ),
+    "unevaluatedItems": _make_unevaluated_check(
+        "unevaluatedItems", list, get_own_indexes, "has items that nothing describes"
+    ),
 }
 
 
@@ -615,9 +609,8 @@ class SchemaValidator:
     def __init__(
         self, schema: JsonObject, *, strict: bool = False, ignored: frozenset[str] = frozenset()
     ) -> None:
-        from referencing import Registry
-
         from jsonschema import Draft202012Validator, validators
+        from referencing import Registry
 
         named = schema.get("$schema")
         known = validators.validator_for({"$schema": named}, default=Draft202012Validator)

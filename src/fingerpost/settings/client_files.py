@@ -258,10 +258,8 @@ def build_no_servers_problem(document: SettingsDocument) -> Problem:
     # A known table that contains something else.
     misused = (path for path in SERVER_TABLES if len(path) == 1 and path[0] in document.values)
     if (table_path := next(misused, None)) is not None:
-        message = "must be an object of servers by name"
-        return Problem(
-            message=message, fix=fix, path=format_path(table_path), origin=document.get_origin(table_path)
-        )
+        origin, path = document.get_origin(table_path), format_path(table_path)
+        return Problem(message="must be an object of servers by name", fix=fix, path=path, origin=origin)
     near = find_nearest("mcpServers", document.values, cutoff=0.75)
     return Problem(
         message="contains no servers",
@@ -358,18 +356,15 @@ def discover_client_files(
     folders = get_base_folders(home, cwd, platform, environ)
     found: list[FoundClientFile] = []
     seen: set[Path] = set()
-    files = (
-        (client.name, folders[base] / file)
-        for client in read_clients().values()
-        for base, file in client.list_files()
-    )
-    for client, path in files:
-        # In the home folder the project files are the same as the user's files. List each file once.
-        if path in seen or not is_file(path):
-            continue
-        seen.add(path)
-        if (one := _read_client_file(client, path, shorten_path(path, home))) is not None:
-            found.append(one)
+    for client in read_clients().values():
+        for base, file in client.list_files():
+            path = folders[base] / file
+            # In the home folder the project files are the same as the user's files. List each file once.
+            if path in seen or not is_file(path):
+                continue
+            seen.add(path)
+            if (one := _read_client_file(client.name, path, shorten_path(path, home))) is not None:
+                found.append(one)
     return tuple(found)
 
 

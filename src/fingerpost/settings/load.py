@@ -442,11 +442,8 @@ def load(
 
 def _load(sources: Sources, *, lenient_servers: bool) -> Loaded:
     gathered = _gather(sources)
-    found = [*gathered.problems]
-    if lenient_servers:
-        found += [problem.as_warning() for problem in gathered.server_problems]
-    else:
-        found += gathered.server_problems
+    of_servers = gathered.server_problems
+    found = [*gathered.problems, *(one.as_warning() if lenient_servers else one for one in of_servers)]
     errors = tuple(problem for problem in found if not problem.warning)
     if errors or gathered.settings is None:
         raise to_error(errors)
@@ -519,12 +516,10 @@ def _gather(sources: Sources) -> _GatheredSettings:
     gathered.problems += problems
     if settings is not None and settings.store.url:
         register_url_secrets(settings.store.url)
-    if settings is not None:
-        gathered.problems += (
-            context.build_problem(flaw.path, flaw.message, flaw.fix) for flaw in find_flaws(settings)
-        )
     documents: Mapping[str, SettingsDocument] = {}
     if settings is not None:
+        flaws = find_flaws(settings)
+        gathered.problems += (context.build_problem(flaw.path, flaw.message, flaw.fix) for flaw in flaws)
         settings = _name_sources_of_rules(settings, context)
         settings, documents = _add_profiles(sources, settings, context, document, gathered)
     places = _find_places(sources, values, context.origin(("servers_file",)), document)

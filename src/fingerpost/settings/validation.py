@@ -117,9 +117,8 @@ def _explain_error(
     field = get_field(model, path)
     full = (*context.prefix, *path)
     if detail["type"] == "missing" or field is None:
-        return context.build_problem(
-            path, "is missing", f"add {_format_example(full, field, context.origin(path))}"
-        )
+        example = _format_example(full, field, context.origin(path))
+        return context.build_problem(path, "is missing", f"add {example}")
     is_field = field is not get_field(model, path[:-1])  # not an item of one
     value = _get_value(values, path)
     if full[:-1] == ("builtin", "enabled") and not is_field:
@@ -130,9 +129,8 @@ def _explain_error(
         return context.build_problem(path, message, _TRANSPORT_HINT)
     if (model, path) == (Settings, ("policy",)):
         return context.build_problem(path, message, _RULE_HINT)
-    return context.build_problem(
-        path, message, f"write {_format_example(full, field, context.origin(path), given=value)}"
-    )
+    example = _format_example(full, field, context.origin(path), given=value)
+    return context.build_problem(path, message, f"write {example}")
 
 
 def _explain_unknown_builtin(value: object) -> tuple[str, str]:
@@ -149,11 +147,8 @@ def _explain_unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str
         field = get_field(model, inside)
         section = None if field is None else get_section(field) or _get_item_section(field)
     known = section.model_fields if section else {}
-    message = (
-        f"is not a setting of [{format_path(inside)}]"
-        if inside
-        else f"is not a setting{_SECTION_SUFFIXES.get(model, '')}"
-    )
+    place = f" of [{format_path(inside)}]" if inside else _SECTION_SUFFIXES.get(model, "")
+    message = f"is not a setting{place}"
     for leaf in iterate_fields() if model is Settings else ():
         if leaf.path[-1] == name:
             return message, f"it belongs in [{format_path(leaf.path[:-1])}]"

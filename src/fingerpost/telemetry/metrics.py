@@ -43,16 +43,15 @@ class LabelLimiter:
 
     def __init__(self, max_values: int) -> None:
         self._max_values = max_values
-        self._known: dict[str, str] = {}
+        self._known: set[str] = set()
 
     def limit(self, name: str) -> str:
         """Return the name, or `other` when there are already too many."""
-        found = self._known.get(name)
-        if found is None:
+        if name not in self._known:
             if len(self._known) >= self._max_values:
                 return OTHER_LABEL
-            found = self._known[name] = name
-        return found
+            self._known.add(name)
+        return name
 
 
 SINGLE_PROCESS: Final = ""
@@ -215,7 +214,7 @@ class PrometheusMetrics:
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             CallFinished: self._count_call_finished,
             AttemptFinished: self._count_attempt_finished,
-            ResultDigested: self._count_result_digested,
+            ResultDigested: lambda event: self._count("results", "yes" if event.dropped else "no"),
             ModelAnswered: self._count_model_answered,
             RequestNarrowed: self._count_narrowed,
             RouteEnded: self._count_route_ended,
@@ -301,9 +300,6 @@ class PrometheusMetrics:
         server = self._servers.limit(tool.partition("/")[0])
         labels = self._tool_labels[tool] = _build_tool_labels(server, tool)
         return labels
-
-    def _count_result_digested(self, event: ResultDigested) -> None:
-        self._count("results", "yes" if event.dropped else "no")
 
     def _count_model_answered(self, event: ModelAnswered) -> None:
         model, purpose = self._models.limit(event.model), self._purposes.limit(event.purpose)
