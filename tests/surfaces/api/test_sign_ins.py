@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import pytest
 
 from fingerpost import Router
 from fingerpost.events import AccessChanged
@@ -18,8 +19,6 @@ from tests.kit.oauth_authority import OAuthAuthority, agree, serve_accounts
 from tests.kit.routers import build_settings
 from tests.kit.token_issuer import AUDIENCE, authority
 from tests.requirements import proves
-
-CALLS = 100  # of each user
 
 
 async def sign_in(api: ServedApi, key: dict[str, str]) -> httpx2.Response:
@@ -35,9 +34,17 @@ async def ask_who(api: ServedApi, key: dict[str, str]) -> dict[str, Any]:
 
 
 @proves("M5")
-async def test_each_user_acts_with_the_own_account(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("calls", "lifetime"), [(100, 3600), pytest.param(500, 1, marks=pytest.mark.soak)], ids=str
+)
+async def test_each_user_acts_with_the_own_account(calls: int, lifetime: int, tmp_path: Path) -> None:
+    """`calls` of each of two users, interleaved; with a short lifetime tokens are renewed all the time."""
     accounts = OAuthAuthority()
-    async with serve_accounts(accounts) as spec, open_served_api(tmp_path, spec) as api:
+    accounts.lifetime = lifetime
+    async with (
+        serve_accounts(accounts) as spec,
+        open_served_api(tmp_path, spec, api={"per_minute": 100_000}) as api,
+    ):
         anna, ben, carl = [await api.key(name) for name in ("anna", "ben", "carl")]
         assert (await sign_in(api, anna)).json() == {"server": "accounts", "signed_in": True}
         (first,) = accounts.clients
@@ -47,14 +54,15 @@ async def test_each_user_acts_with_the_own_account(tmp_path: Path) -> None:
         seen: dict[str, Counter[str]] = {"anna": Counter(), "ben": Counter()}
 
         async def call(name: str, key: dict[str, str]) -> None:
-            for _ in range(CALLS // 10):
+            for _ in range(calls // 10):
                 seen[name][(await ask_who(api, key))["content"]] += 1
 
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(call, "anna", anna)
                 tasks.start_soon(call, "ben", ben)
-        assert seen == {"anna": Counter({first: CALLS}), "ben": Counter({second: CALLS})}
+        assert seen == {"anna": Counter({first: calls}), "ben": Counter({second: calls})}
+        assert lifetime > 1 or accounts.refreshed > 2
 
         refused = await ask_who(api, carl)
         assert not refused["success"]
