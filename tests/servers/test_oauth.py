@@ -7,28 +7,32 @@ from base64 import b64decode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 from urllib.request import urlopen
 
 import anyio
 import pytest
-from mcp.server.auth.provider import AccessToken, ProviderTokenVerifier
+from mcp.server.auth.provider import AccessToken, ProviderTokenVerifier, RefreshToken
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
-from mcp.shared.auth import OAuthClientInformationFull
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from fingerpost import Router
 from fingerpost.errors import ConfigError, ServerUnavailable
-from fingerpost.records import OAuthSpec, ServerSpec, ServerState
+from fingerpost.records import LOCAL_NAME, OAuthSpec, ServerSpec, ServerState
 from fingerpost.redaction import scrub
 from fingerpost.servers import Server, sign_in
 from fingerpost.servers.oauth import sign_out
+from fingerpost.servers.requests import RequestContext
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
-from tests.kit.oauth_authority import OAuthAuthority
+from tests.kit.oauth_authority import OAuthAuthority, serve_accounts
+from tests.kit.routers import build_settings
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
 from tests.requirements import proves
 
@@ -157,6 +161,68 @@ async def test_a_token_that_another_instance_renewed_is_used():
             for servers in (one, other):
                 await servers.call("locked", "echo", {}, timeout=PATIENCE)
         assert authority.refreshed == 1
+
+
+class ReuseDetectingAuthority(OAuthAuthority):
+    """Ends the sign-in when a token for renewal comes a second time (RFC 9700, 4.14.2). It takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: set[str] = set()
+        self.reused = False
+
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
+        if refresh_token in self.used:
+            self.reused = True
+            self.access.clear()
+            self.refresh.clear()
+        return await super().load_refresh_token(client, refresh_token)
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        self.used.add(refresh_token.token)
+        granted = await super().exchange_refresh_token(client, refresh_token, scopes)
+        await anyio.sleep(0.3)
+        return granted
+
+
+@proves("M40", "M5")
+@pytest.mark.parametrize("way", ["per_user, expired", "shared, expired", "shared, refused"])
+async def test_instances_renew_a_token_once_also_at_the_same_moment(way: str, tmp_path: Path) -> None:
+    authority = ReuseDetectingAuthority()
+    auth: Any = way.partition(",")[0]
+    async with serve_accounts(authority) as given:
+        spec = replace(given, auth=auth)
+        settings = build_settings(tmp_path)
+        async with (
+            Router([spec], settings=settings) as one,
+            Router([spec], settings=settings) as other,
+        ):
+            authority.lifetime = 1 if "expired" in way else 3600
+            await sign_in(spec, one.store.tokens, open_browser=person, timeout=PATIENCE)
+            context = RequestContext(user=LOCAL_NAME)
+
+            async def call(router: Router) -> None:
+                result = await router.servers.call(
+                    "accounts", "get_account", {}, timeout=PATIENCE, context=context
+                )
+                assert not result.get("isError"), result
+
+            for router in (one, other):
+                await call(router)
+            if "expired" in way:
+                await anyio.sleep(1.1)
+            else:
+                authority.access.clear()
+            authority.lifetime = 3600
+            async with anyio.create_task_group() as tasks:
+                for router in (one, other):
+                    tasks.start_soon(call, router)
+            assert not authority.reused
+            assert authority.used
 
 
 @proves("H13")

@@ -88,6 +88,7 @@ from fingerpost.router.store_sync import (
     DisabledTools,
     StoredCapabilities,
     UserDirectory,
+    hold_claim,
     poll_store,
     refresh_pins,
     renew_lease,
@@ -267,6 +268,7 @@ class Router:
                 on_listing=self._catalog_sync.prepare_listing,
                 lifecycle=self.settings.lifecycle,
                 has_state=keeps_state,
+                hold_renewal=lambda name: hold_claim(self.store, name, self.instance),
             )
             await self._use_entries(await servers.read_entries())
             stack.push_async_callback(self._catalog_sync.save)

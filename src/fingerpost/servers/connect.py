@@ -215,7 +215,7 @@ class _Connector:
         if not spec.url:
             raise ServerUnavailable(f"{spec.name} has no address", server=spec.name, hint="give it a url")
         await check_address(spec)
-        auth = await load_sign_in(spec, self._deps.tokens)
+        auth = await load_sign_in(spec, self._deps.tokens, self._deps.hold_renewal)
         client = await self._get_clients().build_client(headers=spec.headers, auth=auth)
         if spec.transport == "http":
             self._client = await stack.enter_async_context(client)

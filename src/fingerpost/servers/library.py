@@ -12,7 +12,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
@@ -53,6 +53,10 @@ class SignInStore(Protocol):
     async def has(self, server: str) -> bool: ...
 
     async def remove(self, server: str) -> object: ...
+
+
+# Waits until no other process renews the sign-in of this name, and holds that for a block.
+HoldRenewal = Callable[[str], AbstractAsyncContextManager[object]]
 
 
 class ConnectLibrary:
@@ -154,6 +158,7 @@ class ConnectDeps:
     limits: LimitSettings
     library: ConnectLibrary
     tokens: SignInStore | None
+    hold_renewal: HoldRenewal = nullcontext
     abilities: Callable[[], JsonObject] = dict  # capabilities of the callers
     standard: ConnectionProfile | None = None
     # Gateways whose connections are used where possible.

@@ -9,7 +9,7 @@ import time
 from base64 import b64encode, urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import field
 from http import HTTPStatus
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -54,7 +54,13 @@ from fingerpost.servers.errors import (
 )
 from fingerpost.servers.failures import from_exception
 from fingerpost.servers.http_client import HttpClients, check_address, resolve_addresses
-from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore, SignOutResult, build_user_token_name
+from fingerpost.servers.library import (
+    SIGN_IN_SECONDS,
+    HoldRenewal,
+    SignInStore,
+    SignOutResult,
+    build_user_token_name,
+)
 from fingerpost.settings.validation import is_link_local, is_loopback
 
 IpAddress = IPv4Address | IPv6Address
@@ -147,7 +153,7 @@ class OAuthTokenStorage:
 
     def __init__(self, store: SignInStore, server: str, sign_in: OAuthSignIn) -> None:
         self._store = store
-        self._server = server
+        self.name = server
         self.sign_in = sign_in
         self.context: OAuthContext | None = None
 
@@ -178,7 +184,7 @@ class OAuthTokenStorage:
     async def load_wanted_scope(self) -> str | None:
         """Return the scope that the server asked for since the last sign-in, if there was one."""
         try:
-            data = await self._store.get(self._server)
+            data = await self._store.get(self.name)
         except ConfigError:  # it cannot be decrypted, and is replaced
             return None
         stored = None if data is None else _parse_sign_in(data)
@@ -189,7 +195,7 @@ class OAuthTokenStorage:
         only once. Return whether there are any.
         """
         try:
-            data = await self._store.get(self._server)
+            data = await self._store.get(self.name)
         except FingerpostError:  # what this process has is still the newest that it knows
             return False
         stored = None if data is None else _parse_sign_in(data)
@@ -203,7 +209,7 @@ class OAuthTokenStorage:
         return True
 
     async def _save(self) -> None:
-        await self._store.put(self._server, self.sign_in.model_dump_json(exclude_none=True).encode())
+        await self._store.put(self.name, self.sign_in.model_dump_json(exclude_none=True).encode())
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         return self.sign_in.client
@@ -213,8 +219,12 @@ class OAuthTokenStorage:
         self.sign_in = self.sign_in.model_copy(update={"client": client_info})
 
 
-async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Auth | None:
-    """Return the authentication for this server, or None if there is no stored sign-in."""
+async def load_sign_in(
+    spec: ServerSpec, store: SignInStore | None, hold: HoldRenewal = nullcontext
+) -> httpx2.Auth | None:
+    """Return the authentication for this server, or None if there is no stored sign-in. It renews its token
+    within `hold`.
+    """
     if store is None or spec.url is None or spec.auth != "shared" or has_own_authorization(spec):
         return None
     data = await store.get(spec.name)
@@ -223,7 +233,7 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
     if sign_in is not None and sign_in.address != spec.url:
         sign_in = None
     if spec.oauth is not None and spec.oauth.grant == "client_credentials":
-        return await _load_client_sign_in(spec, spec.oauth, store, sign_in)
+        return await _load_client_sign_in(spec, spec.oauth, store, sign_in, hold)
     if sign_in is None:
         return None
     # Do not renew at a URL that a sign-in would refuse today. Old sign-ins were not checked.
@@ -238,6 +248,7 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
         spec.url,
         build_client_metadata(spec.oauth, "http://127.0.0.1/callback"),
         OAuthTokenStorage(store, spec.name, sign_in),
+        hold,
     )
 
 
@@ -246,22 +257,35 @@ def has_own_authorization(spec: ServerSpec) -> bool:
     return any(name.casefold() == "authorization" for name in spec.headers)
 
 
-async def load_user_authorization(spec: ServerSpec, store: SignInStore, user: str) -> str | None:
+async def load_user_authorization(
+    spec: ServerSpec, store: SignInStore, user: str, hold: HoldRenewal
+) -> str | None:
     """Return the `Authorization` header of this user for this server, renewed if it expired, or None."""
     name = build_user_token_name(spec.name, user)
-    for _ in range(2):  # another instance may renew it meanwhile
-        data = await store.get(name)
-        sign_in = None if data is None else _parse_sign_in(data)
-        if sign_in is None or sign_in.address != spec.url:
-            return None
-        sign_in.register_secrets()
-        metadata = build_client_metadata(spec.oauth, "http://127.0.0.1/callback")
-        auth = _BearerAuth(sign_in.address, metadata, OAuthTokenStorage(store, name, sign_in))
-        if not auth.context.is_token_valid():
-            await _renew(auth)
-        if auth.context.current_tokens is not None and auth.context.is_token_valid():
-            return f"Bearer {auth.context.current_tokens.access_token}"
-    return None
+    auth = await _load_user_auth(spec, store, name)
+    if auth is not None and not auth.context.is_token_valid():
+        async with hold(build_renewal_name(name)):  # a token for renewal may be used once
+            auth = await _load_user_auth(spec, store, name)  # another instance may have renewed it
+            if auth is not None and not auth.context.is_token_valid():
+                await _renew(auth)
+    if auth is None or auth.context.current_tokens is None or not auth.context.is_token_valid():
+        return None
+    return f"Bearer {auth.context.current_tokens.access_token}"
+
+
+async def _load_user_auth(spec: ServerSpec, store: SignInStore, name: str) -> _BearerAuth | None:
+    data = await store.get(name)
+    sign_in = None if data is None else _parse_sign_in(data)
+    if sign_in is None or sign_in.address != spec.url:
+        return None
+    sign_in.register_secrets()
+    metadata = build_client_metadata(spec.oauth, "http://127.0.0.1/callback")
+    return _BearerAuth(sign_in.address, metadata, OAuthTokenStorage(store, name, sign_in))
+
+
+def build_renewal_name(name: str) -> str:
+    """Return what a process claims while it renews the sign-in of this name."""
+    return f"renewal of {name}"
 
 
 async def _renew(auth: _BearerAuth) -> None:
@@ -504,7 +528,7 @@ def _parse_sign_in(data: bytes) -> OAuthSignIn | None:
 
 
 async def _load_client_sign_in(
-    spec: ServerSpec, oauth: OAuthSpec, store: SignInStore, stored: OAuthSignIn | None
+    spec: ServerSpec, oauth: OAuthSpec, store: SignInStore, stored: OAuthSignIn | None, hold: HoldRenewal
 ) -> httpx2.Auth:
     """Return the authentication of a client that signs in by itself. Gets a token if none is stored."""
     if stored is None or not _is_sign_in_of(stored, oauth):
@@ -512,7 +536,7 @@ async def _load_client_sign_in(
         await _fetch_client_token(spec, oauth, storage)
         stored = storage.sign_in
     stored.register_secrets()
-    return _ClientAuth(spec, oauth, OAuthTokenStorage(store, spec.name, stored))
+    return _ClientAuth(spec, oauth, OAuthTokenStorage(store, spec.name, stored), hold)
 
 
 def _is_sign_in_of(stored: OAuthSignIn, oauth: OAuthSpec) -> bool:
@@ -540,9 +564,16 @@ class _BearerAuth(OAuthClientProvider):
     lock covers renewal only.
     """
 
-    def __init__(self, address: str, client: OAuthClientMetadata, storage: OAuthTokenStorage) -> None:
+    def __init__(
+        self,
+        address: str,
+        client: OAuthClientMetadata,
+        storage: OAuthTokenStorage,
+        hold: HoldRenewal = nullcontext,
+    ) -> None:
         super().__init__(address, client, storage)
         self._sign_in_storage = storage
+        self._hold = hold
         storage.context = self.context
         self.context.current_tokens = storage.sign_in.tokens
         self.context.token_expiry_time = storage.sign_in.expires_at
@@ -564,7 +595,10 @@ class _BearerAuth(OAuthClientProvider):
             if not self.context.is_token_valid():
                 await self._sign_in_storage.use_newer_tokens()
             if not self.context.is_token_valid() and self.can_renew():
-                await self.accept_renewal((yield await self.build_renewal()))
+                async with self._hold(build_renewal_name(self._sign_in_storage.name)):
+                    await self._sign_in_storage.use_newer_tokens()
+                    if not self.context.is_token_valid():
+                        await self.accept_renewal((yield await self.build_renewal()))
         used = self.context.current_tokens
         self._add_auth_header(request)
         response = yield request
@@ -577,7 +611,9 @@ class _BearerAuth(OAuthClientProvider):
             # Another request may have renewed it meanwhile; then only the header is outdated.
             is_outdated = self.context.current_tokens is used
             if is_outdated and not await self._sign_in_storage.use_newer_tokens() and self.can_renew():
-                await self.accept_renewal((yield await self.build_renewal()))
+                async with self._hold(build_renewal_name(self._sign_in_storage.name)):
+                    if not await self._sign_in_storage.use_newer_tokens():
+                        await self.accept_renewal((yield await self.build_renewal()))
         if self.context.current_tokens is not None and self.context.current_tokens is not used:
             self._add_auth_header(request)
             yield request
@@ -586,8 +622,11 @@ class _BearerAuth(OAuthClientProvider):
 class _ClientAuth(_BearerAuth):
     """Uses the token of a client that signs in by itself, and gets the next one when it expires."""
 
-    def __init__(self, spec: ServerSpec, oauth: OAuthSpec, storage: OAuthTokenStorage) -> None:
-        super().__init__(spec.url or "", build_client_metadata(oauth, "http://127.0.0.1/callback"), storage)
+    def __init__(
+        self, spec: ServerSpec, oauth: OAuthSpec, storage: OAuthTokenStorage, hold: HoldRenewal
+    ) -> None:
+        metadata = build_client_metadata(oauth, "http://127.0.0.1/callback")
+        super().__init__(spec.url or "", metadata, storage, hold)
         self.context.client_info = _build_own_client(oauth)
 
     def can_renew(self) -> bool:

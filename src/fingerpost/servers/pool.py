@@ -55,6 +55,7 @@ from fingerpost.servers.library import (
     ConnectDeps,
     ConnectLibrary,
     GatewaySearch,
+    HoldRenewal,
     SignInStore,
     SignOutResult,
     build_user_token_name,
@@ -140,9 +141,11 @@ class ServerPool:
         on_listing: Callable[[Listing], Awaitable[None]] | None = None,
         lifecycle: LifecycleSettings | None = None,
         has_state: Callable[[Listing], bool] = lambda _: False,
+        hold_renewal: HoldRenewal = nullcontext,
     ) -> None:
         """`on_listing` receives each listing and is awaited before the listing is published. `has_state` says
-        whether a server with these tools keeps state between calls, so that it must not be stopped.
+        whether a server with these tools keeps state between calls, so that it must not be stopped. Processes
+        that share `tokens` renew them within `hold_renewal`.
         """
         self._lifecycle = lifecycle or LifecycleSettings()
         self._change_callbacks: CallbackList[str] = CallbackList()
@@ -157,6 +160,7 @@ class ServerPool:
                 limits=limits,
                 library=self._library,
                 tokens=tokens,
+                hold_renewal=hold_renewal,
                 abilities=lambda: ALL_CAPABILITIES if self._for_callers else {},
                 gateways=lambda: self._gateways,
                 logs=lambda: self.logs,
@@ -512,13 +516,13 @@ class ServerPool:
         return tokens
 
     async def _load_user_authorization(self, spec: ServerSpec, user: str) -> str | None:
-        tokens = self._shared.connect_deps.tokens
-        if tokens is None:
+        deps = self._shared.connect_deps
+        if deps.tokens is None:
             return None
         connect = await self._library.load()
         lock = self._renewals.setdefault(build_user_token_name(spec.name, user), anyio.Lock())
-        async with lock:  # a token for renewal may be used once
-            return await connect.load_user_authorization(spec, tokens, user)
+        async with lock:
+            return await connect.load_user_authorization(spec, deps.tokens, user, deps.hold_renewal)
 
     def _lease_connection(
         self, supervisor: Supervisor, context: RequestContext | None, *, for_call: bool = False
