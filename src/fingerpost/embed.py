@@ -23,7 +23,6 @@ from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
 import anyio
@@ -80,24 +79,17 @@ class EmbeddedAgent:
     ) -> Route:
         """Continue after the client's tools were called. `results` maps call ids to results."""
 
-        def work(on_piece: OnText | None) -> Awaitable[Route]:
-            return self.agent.give(results, on_text=on_piece)
-
-        return self._embedded.run_with_text(work, on_text, timeout)
+        return self._embedded.run_with_text(
+            lambda on_piece: self.agent.give(results, on_text=on_piece), on_text, timeout
+        )
 
     def resume(
-        self,
-        approval: Approval | None = None,
-        *,
-        on_text: OnText | None = None,
-        timeout: float | None = None,
+        self, approval: Approval | None = None, *, on_text: OnText | None = None, timeout: float | None = None
     ) -> Route:
         """Continue the request that waits for a person."""
-
-        def work(on_piece: OnText | None) -> Awaitable[Route]:
-            return self.agent.resume(approval, on_text=on_piece)
-
-        return self._embedded.run_with_text(work, on_text, timeout)
+        return self._embedded.run_with_text(
+            lambda on_piece: self.agent.resume(approval, on_text=on_piece), on_text, timeout
+        )
 
     def reset(self) -> None:
         """Start a new conversation."""
@@ -128,14 +120,9 @@ class EventLoopThread:
         self._thread.start()
         return self._ready.result()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         portal = self._ready.result()
-        portal.call(portal.stop, exc is not None)
+        portal.call(portal.stop, exc_type is not None)
         self._thread.join()
 
     def _run_loop(self) -> None:
@@ -163,9 +150,7 @@ class BoundedTasks:
         self._done = anyio.Event()
 
     async def run_bounded(self, work: Callable[[], Awaitable[T]], seconds: float) -> T:
-        """Return the result of `work`. Raises `LimitReached` after `seconds`, and `FingerpostError` if `stop`
-        is called first.
-        """
+        """Return the result. Raises `LimitReached` after `seconds`, `FingerpostError` if stopped before."""
         if self.closing:
             raise build_closed_error()
         with anyio.move_on_after(seconds) as scope:
@@ -177,8 +162,8 @@ class BoundedTasks:
                 self._done.set()
         if self.closing:
             raise build_closed_error()
-        message = f"no answer within {seconds:g} s"
-        raise LimitReached(message, hint="Allow more time with `timeout`, or bound the request: seconds=….")
+        hint = "Allow more time with `timeout`, or bound the request: seconds=…."
+        raise LimitReached(f"no answer within {seconds:g} s", hint=hint)
 
     async def stop(self) -> None:
         """Cancel all running tasks and wait for their end."""
@@ -192,8 +177,8 @@ class BoundedTasks:
 
 def build_closed_error() -> FingerpostError:
     """Return the error for callers that are still waiting."""
-    message = "Fingerpost was closed before it had answered"
-    return FingerpostError(message, hint="Let the answers come before the `with` block ends.")
+    hint = "Let the answers come before the `with` block ends."
+    return FingerpostError("Fingerpost was closed before it had answered", hint=hint)
 
 
 log = logging.getLogger("fingerpost.embed")
@@ -223,8 +208,8 @@ class Embedded:
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         if timeout <= 0:
-            message = f"timeout = {timeout:g} is not possible"
-            raise ConfigError(message, hint="Give the seconds one answer may take.")
+            hint = "Give the seconds one answer may take."
+            raise ConfigError(f"timeout = {timeout:g} is not possible", hint=hint)
         self._timeout = timeout
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
@@ -248,8 +233,7 @@ class Embedded:
 
     def __enter__(self) -> Self:
         if self._work.closing:
-            message = "this was closed, and cannot be opened again"
-            raise ConfigError(message, hint="Make a new Embedded.")
+            raise ConfigError("this was closed, and cannot be opened again", hint="Make a new Embedded.")
         if self._portal is not None:
             message = "this is open already"
             raise ConfigError(message, hint="Ask it as it is, from any thread, or make a new Embedded.")
@@ -265,12 +249,7 @@ class Embedded:
             self._process = os.getpid()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if os.getpid() != self._process:
             return  # a copy in a forked process; only the parent closes it
         self._portal = None
@@ -278,13 +257,12 @@ class Embedded:
 
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteKeywords]) -> Route:
         """Answer a request. `on_text` is called in this thread with the answer while it is written."""
-
         options = build_options(RouteOptions, asking)
-
-        def work(on_piece: OnText | None) -> Awaitable[Route]:
-            return self.router.requests.route(text, replace(options, on_text=on_piece))
-
-        return self.run_with_text(work, options.on_text, timeout)
+        return self.run_with_text(
+            lambda on_piece: self.router.requests.route(text, replace(options, on_text=on_piece)),
+            options.on_text,
+            timeout,
+        )
 
     def narrow(
         self, text: str, *, timeout: float | None = None, **wanted: Unpack[NarrowKeywords]
@@ -321,21 +299,18 @@ class Embedded:
         self._run(lambda: self.router.unregister(key), None)
 
     def decide(self, approval: Approval) -> Pending:
-        """Record a person's decision on a waiting call, from `pending.approve(by=…)` or
-        `pending.reject(by=…)`.
-        """
-
-        def work() -> Awaitable[Pending]:
-            return self.router.calls.decide(
+        """Record a person's decision, from `pending.approve(by=…)` or `pending.reject(by=…)`."""
+        return self._run(
+            lambda: self.router.calls.decide(
                 approval.pending_id,
                 approval.decision,
                 by=approval.by,
                 reason=approval.reason,
                 edited_arguments=approval.arguments,
                 for_conversation=approval.for_conversation,
-            )
-
-        return self._run(work, None)
+            ),
+            None,
+        )
 
     def resume(
         self,
@@ -346,13 +321,14 @@ class Embedded:
         **asking: Unpack[RouteKeywords],
     ) -> Route:
         """Continue a request that waited for a person. Pass the same options as for the original request."""
-
         options = build_options(RouteOptions, asking)
-
-        def work(on_piece: OnText | None) -> Awaitable[Route]:
-            return self.router.requests.resume(waiting, approval, replace(options, on_text=on_piece))
-
-        return self.run_with_text(work, options.on_text, timeout)
+        return self.run_with_text(
+            lambda on_piece: self.router.requests.resume(
+                waiting, approval, replace(options, on_text=on_piece)
+            ),
+            options.on_text,
+            timeout,
+        )
 
     def resume_call(self, pending_id: str, *, timeout: float | None = None) -> Outcome:
         """Continue a call that waited for a person and was started by `call`, not by `ask`."""
@@ -376,9 +352,7 @@ class Embedded:
         return EmbeddedAgent(self, self._run(make, None))
 
     def connect(self, *names: str, timeout: float | None = None) -> tuple[ServerStatus, ...]:
-        """Connect these servers now, or all servers without names. Otherwise the first request connects
-        them.
-        """
+        """Connect these servers now, or all without names. Otherwise the first request connects them."""
         return self._run(lambda: self.router.connect(*names, timeout=timeout), None)
 
     def status(self) -> tuple[ServerStatus, ...]:
@@ -410,9 +384,7 @@ class Embedded:
     def run_with_text(
         self, work: Callable[[OnText | None], Awaitable[T]], on_text: OnText | None, timeout: float | None
     ) -> T:
-        """Return the result of `work`. Each piece of text is passed to `on_text` in this thread, not on the
-        event loop.
-        """
+        """Return the result of `work`. `on_text` gets the pieces of text in this thread, not on the loop."""
         if on_text is None:
             return self._run(lambda: work(None), timeout)
         pieces: SimpleQueue[str | None] = SimpleQueue()

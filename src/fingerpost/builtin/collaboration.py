@@ -23,11 +23,8 @@ COLLABORATION_TOOL: Final = "user_collaboration"
 MAX_ANSWER_LENGTH: Final = 20_000
 UNNAMED_CALLERS: Final = ("local", None)  # callers without a name of their own
 
-_COMMENT_SCHEMA: Final[JsonObject] = {
-    "type": "string",
-    "title": "In your own words",
-    "maxLength": MAX_ANSWER_LENGTH,
-}
+_TEXT_SCHEMA: Final[JsonObject] = {"type": "string", "maxLength": MAX_ANSWER_LENGTH}
+_COMMENT_SCHEMA: Final[JsonObject] = {**_TEXT_SCHEMA, "title": "In your own words"}
 
 
 def build_collaboration_tool(host: BuiltinHost) -> BuiltinTool:
@@ -49,8 +46,8 @@ def build_collaboration_tool(host: BuiltinHost) -> BuiltinTool:
 def _check_arguments(arguments: JsonObject) -> None:
     approving, request = arguments["operation"] == "approve", arguments.get("request")
     if request is not None and not approving:
-        message = "`request` names a call to approve."
-        raise ToolRefused(message, hint="Use the operation approve, or leave it out.", parameter="request")
+        hint = "Use the operation approve, or leave it out."
+        raise ToolRefused("`request` names a call to approve.", hint=hint, parameter="request")
     if request is None and not str(arguments.get("question") or "").strip():
         message = "There is no `question`."
         hint = "Say what the person shall read, complete in itself."
@@ -70,16 +67,13 @@ async def _ask_about_call(approvals: CallApprovals, request: str, caller: ToolCa
         raise ToolRefused(message, hint=hint, parameter="request")
     if pending.decision is Decision.WAITING:
         return ToolReply(f"{pending.tool} waits for the person's decision.", awaits=pending.pending_id)
-    by, why = (
-        pending.decided_by or "The person",
-        f": {pending.decision_reason}" if pending.decision_reason else "",
-    )
+    by = pending.decided_by or "The person"
+    why = f": {pending.decision_reason}" if pending.decision_reason else ""
     if pending.decision is Decision.APPROVED:
         return ToolReply(f"{by} approved {pending.tool}{why}. Make the same call again: it runs once.")
     if pending.decision is Decision.EXPIRED:
-        return ToolReply(
-            f"No decision about {pending.tool} was made in time. Make the call again to ask anew."
-        )
+        late = f"No decision about {pending.tool} was made in time."
+        return ToolReply(f"{late} Make the call again to ask anew.")
     return ToolReply(f"{by} said no to {pending.tool}{why}. Do not do it.")
 
 
@@ -94,15 +88,15 @@ async def _ask_person(arguments: JsonObject, caller: ToolCaller) -> ToolReply | 
     options = tuple(cast("Sequence[str]", arguments.get("options") or ()))
     approving = arguments["operation"] == "approve"
     if caller.declined:
-        return ToolReply(
-            f"{_get_person_name(caller)} would rather not say. Go on without, or say what you cannot do."
-        )
+        declined = f"{_get_person_name(caller)} would rather not say."
+        return ToolReply(f"{declined} Go on without, or say what you cannot do.")
     if caller.answer is not None:
-        return ToolReply(
-            _format_approval(caller, caller.answer) if approving else _format_answer(caller, caller.answer)
-        )
+        return ToolReply((_format_approval if approving else _format_answer)(caller, caller.answer))
     if not caller.can_be_asked:
-        return ToolReply(_format_relayed_question(question, options, approving=approving))
+        one_of = f" (one of: {', '.join(options)})" if options else " (yes or no)" if approving else ""
+        return ToolReply(
+            f"Ask the person: {question}{one_of}\nThen go on with what they say; nothing was decided yet."
+        )
     return ToolQuestion(text=question, schema=_build_schema(options, approving=approving))
 
 
@@ -114,36 +108,24 @@ def _build_schema(options: Sequence[str], *, approving: bool) -> JsonObject:
     if options:
         choice: JsonObject = {"type": "string", "title": "Your choice", "enum": list(options)}
         return {"type": "object", "properties": {"answer": choice, "comment": _COMMENT_SCHEMA}}
-    words: JsonObject = {"type": "string", "title": "Your answer", "maxLength": MAX_ANSWER_LENGTH}
+    words: JsonObject = {**_TEXT_SCHEMA, "title": "Your answer"}
     return {"type": "object", "properties": {"answer": words}, "required": ["answer"]}
 
 
 def _format_answer(caller: ToolCaller, answer: JsonObject) -> str:
     chosen, comment = _get_text(answer.get("answer")), _get_text(answer.get("comment"))
-    if chosen and comment:
-        return f"{_get_person_name(caller)} answered: {chosen}\nand added: {comment}"
+    name = _get_person_name(caller)
     if chosen:
-        return f"{_get_person_name(caller)} answered: {chosen}"
-    if comment:
-        return f"{_get_person_name(caller)} chose none of the options and said: {comment}"
-    return f"{_get_person_name(caller)} gave no answer."
+        return f"{name} answered: {chosen}" + (f"\nand added: {comment}" if comment else "")
+    return f"{name} chose none of the options and said: {comment}" if comment else f"{name} gave no answer."
 
 
 def _format_approval(caller: ToolCaller, answer: JsonObject) -> str:
     verdict, comment = answer.get("approved"), _get_text(answer.get("comment"))
-    if verdict is True:
-        text = f"{_get_person_name(caller)} said yes."
-    elif verdict is False:
-        text = f"{_get_person_name(caller)} said no. Do not do it."
-    else:
-        text = f"{_get_person_name(caller)} said neither yes nor no, so it is not approved."
-    return f"{text} In their words: {comment}" if comment else text
-
-
-def _format_relayed_question(question: str, options: Sequence[str], *, approving: bool) -> str:
-    """Return the question as an instruction to the model, which has to relay it to the person."""
-    one_of = f" (one of: {', '.join(options)})" if options else " (yes or no)" if approving else ""
-    return f"Ask the person: {question}{one_of}\nThen go on with what they say; nothing was decided yet."
+    said = "said neither yes nor no, so it is not approved."
+    if isinstance(verdict, bool):
+        said = "said yes." if verdict else "said no. Do not do it."
+    return f"{_get_person_name(caller)} {said}" + (f" In their words: {comment}" if comment else "")
 
 
 def _get_person_name(caller: ToolCaller) -> str:

@@ -74,7 +74,9 @@ async def summarize_conversation(
         return None
     earlier, since = _find_known_prefix(prefixes, cache)
     try:
-        reply = await ask(build_summary_request(earlier, wanted[since:], tokens=tokens))
+        before = f"Summary of what came before:\n{earlier[:MAX_SUMMARY_LENGTH]}\n\n" if earlier else ""
+        asked = f"{before}The messages to shorten, one to a line:\n{_format_transcript(wanted[since:])}"
+        reply = await ask(_build_request(SUMMARY_PROMPT, asked, tokens=tokens))
     except ModelError:  # `ask` has recorded the error; the conversation is cut instead
         return None
     summary = _read_summary(reply)
@@ -109,13 +111,6 @@ async def summarize_result(
     shown = text[:MAX_TRANSCRIPT_LENGTH]
     asked = f"The request: {json.dumps(request[:4_000], ensure_ascii=False)}\nThe result of {tool}:\n{shown}"
     return _read_summary(await ask(_build_request(RESULT_SUMMARY_PROMPT, asked, tokens=tokens)))
-
-
-def build_summary_request(earlier: str, messages: Sequence[Message], *, tokens: int) -> ModelRequest:
-    """Build the request for a summary. Its size is limited, so that it fits into a small context window."""
-    before = f"Summary of what came before:\n{earlier[:MAX_SUMMARY_LENGTH]}\n\n" if earlier else ""
-    asked = f"{before}The messages to shorten, one to a line:\n{_format_transcript(messages)}"
-    return _build_request(SUMMARY_PROMPT, asked, tokens=tokens)
 
 
 def _find_known_prefix(prefixes: Sequence[Sequence[Message]], cache: SummaryCache | None) -> tuple[str, int]:

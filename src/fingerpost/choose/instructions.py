@@ -36,19 +36,14 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
     failing = usage.failures / usage.calls
     if failing >= OFTEN_FAILS_SHARE:
         often = "fails more often than not" if failing >= MOSTLY_FAILS_SHARE else "often fails"
-        return f"it {often} here" + _describe_preferred_fallback(card, before)
+        offered = {other.key: other.exposed_name for other in before}
+        better = next((offered[key] for key in card.intelligence.hierarchy.value if key in offered), None)
+        return f"it {often} here" + (f"; prefer {better}" if better else "")
     return (
         "it is used a lot here and works"
         if usage.calls >= MANY_CALLS and failing < RARELY_FAILS_SHARE
         else ""
     )
-
-
-def _describe_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> str:
-    """Return a note that prefers this tool's first fallback that is already offered, or ""."""
-    offered = {other.key: other.exposed_name for other in before}
-    better = next((offered[key] for key in card.intelligence.hierarchy.value if key in offered), None)
-    return f"; prefer {better}" if better else ""
 
 
 TOOLS_INSTRUCTIONS: Final = """\

@@ -73,32 +73,6 @@ def _shorten_schema(schema: Json) -> Json:
         shortened = _shorten_value(schema, with_texts=with_texts, depth=_MAX_SCHEMA_DEPTH)
         if len(to_json_line(shortened)) <= MAX_PARAMETERS_LENGTH:
             return shortened
-    return _list_parameter_names(schema)
-
-
-def _shorten_value(value: Json, *, with_texts: bool, depth: int) -> Json:
-    if isinstance(value, Mapping):
-        return _shorten_object(value, with_texts=with_texts, depth=depth)
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        kept = value[:_MAX_NAMED_VALUES] if depth > 0 else ()
-        return [_shorten_value(each, with_texts=with_texts, depth=depth - 1) for each in kept]
-    return cut_middle(value, 200) if isinstance(value, str) else value
-
-
-def _shorten_object(value: JsonObject, *, with_texts: bool, depth: int) -> JsonObject:
-    if depth <= 0:
-        return {}
-    kept = ((key, each) for key, each in value.items() if key != "$schema")
-    return {
-        cut_middle(key, 100): _shorten_value(each, with_texts=with_texts, depth=depth - 1)
-        for key, each in kept
-        # A parameter may be named `description`. Its value is then an object, not a text.
-        if with_texts or key not in _SCHEMA_TEXT_KEYS or isinstance(each, Mapping)
-    }
-
-
-def _list_parameter_names(schema: JsonObject) -> JsonObject:
-    """Return the parameter names, and the required ones as a separate list."""
     listed: dict[str, Json] = {}
     if "properties" in schema:
         names = islice(get_properties(schema), _MAX_NAMED_PARAMETERS)
@@ -106,6 +80,23 @@ def _list_parameter_names(schema: JsonObject) -> JsonObject:
     if "required" in schema:
         listed["required"] = [cut_middle(name, 60) for name in get_required(schema)[:_MAX_NAMED_PARAMETERS]]
     return listed
+
+
+def _shorten_value(value: Json, *, with_texts: bool, depth: int) -> Json:
+    if isinstance(value, Mapping):
+        if depth <= 0:
+            return {}
+        kept = ((key, each) for key, each in value.items() if key != "$schema")
+        return {
+            cut_middle(key, 100): _shorten_value(each, with_texts=with_texts, depth=depth - 1)
+            for key, each in kept
+            # A parameter may be named `description`. Its value is then an object, not a text.
+            if with_texts or key not in _SCHEMA_TEXT_KEYS or isinstance(each, Mapping)
+        }
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        kept = value[:_MAX_NAMED_VALUES] if depth > 0 else ()
+        return [_shorten_value(each, with_texts=with_texts, depth=depth - 1) for each in kept]
+    return cut_middle(value, 200) if isinstance(value, str) else value
 
 
 def format_conversation(history: Sequence[Message]) -> str:

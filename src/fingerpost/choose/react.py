@@ -92,18 +92,7 @@ def build_react_request(
 
 def _build_step_messages(packet: Packet, cards: Sequence[ToolCard]) -> Iterator[Message]:
     known = map_exposed_names(cards)
-    thoughts = _collect_thoughts(packet)
-    for number, step in enumerate(packet.tool_routing.steps):
-        action: Json = {"tool": get_name_for_model(step.tool, known), "arguments": sort_arguments(step)}
-        thought = thoughts[number] if number < len(thoughts) else ""
-        turn: Json = {"thought": thought[:MAX_SHOWN_THOUGHT_LENGTH], "action": action, "answer": None}
-        yield Message(role="assistant", text=dump_stable_json(turn))
-        yield Message(role="user", text=f"Observation: {format_step_text(step)}")
-
-
-def _collect_thoughts(packet: Packet) -> list[str]:
-    """Return the thought before each execution, in order. Earlier thoughts keep their index."""
-    thoughts: list[str] = []
+    thoughts: list[str] = []  # the one before each execution
     latest = ""
     for entry in packet.reasoning.reflection_log:
         if entry.stage == "thought":
@@ -111,7 +100,12 @@ def _collect_thoughts(packet: Packet) -> list[str]:
         elif entry.stage == "execution":
             thoughts.append(latest)
             latest = ""
-    return thoughts
+    for number, step in enumerate(packet.tool_routing.steps):
+        action: Json = {"tool": get_name_for_model(step.tool, known), "arguments": sort_arguments(step)}
+        thought = thoughts[number] if number < len(thoughts) else ""
+        turn: Json = {"thought": thought[:MAX_SHOWN_THOUGHT_LENGTH], "action": action, "answer": None}
+        yield Message(role="assistant", text=dump_stable_json(turn))
+        yield Message(role="user", text=f"Observation: {format_step_text(step)}")
 
 
 def _build_react_schema(tools: Sequence[str]) -> ResponseSchema:

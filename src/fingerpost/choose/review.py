@@ -77,11 +77,17 @@ def build_review_request(
 ) -> ModelRequest:
     """Build the review request. `notes` are known facts about the call, such as repairs and effects."""
     messages = packet.context.history if history is None else history
+    proposed: dict[str, Json] = {
+        "tool": card.exposed_name,
+        "arguments": shorten_arguments(selection.arguments, MAX_SELECTED_LENGTH),
+        "reasoning": cut_middle(selection.reasoning, MAX_REASONING_LENGTH),
+        "confidence": round(selection.confidence, 2),
+    }
     sections = (
         format_conversation(messages),
         format_request(packet),
         format_steps(packet),
-        _describe_call(selection, card),
+        f"The tool:\n{format_tool(card)}\n\nThe call that is proposed:\n{to_json_line(proposed)}",
     )
     details = (_describe_other_tools(packet, card), _describe_notes(notes), _REVIEW_QUESTION)
     return ModelRequest(
@@ -152,16 +158,6 @@ def _parse_decision(value: Json) -> bool | None:
 def _build_failed_review(reason: str) -> Review:
     reasoning = to_single_line(f"the review failed: {reason}", MAX_REASONING_LENGTH)
     return Review(approved=False, confidence=0.0, reasoning=reasoning, failed=True)
-
-
-def _describe_call(selection: Selection, card: ToolCard) -> str:
-    proposed: dict[str, Json] = {
-        "tool": card.exposed_name,
-        "arguments": shorten_arguments(selection.arguments, MAX_SELECTED_LENGTH),
-        "reasoning": cut_middle(selection.reasoning, MAX_REASONING_LENGTH),
-        "confidence": round(selection.confidence, 2),
-    }
-    return f"The tool:\n{format_tool(card)}\n\nThe call that is proposed:\n{to_json_line(proposed)}"
 
 
 def _describe_other_tools(packet: Packet, card: ToolCard) -> str:

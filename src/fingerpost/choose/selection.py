@@ -216,18 +216,13 @@ def _parse_selection(
     arguments = _parse_arguments(_get_first_field(fields, _ARGUMENT_FIELDS))
     if isinstance(arguments, str):
         return UnusableReply(problem=arguments)
+    claimed = fields.get("confidence")
     return Selection(
         tool=match.card.key,
         arguments=match.add_operation(arguments),
         reasoning=to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH),
-        confidence=_parse_claimed_confidence(fields, default=default_confidence),
+        confidence=default_confidence if claimed is None else parse_confidence(claimed) or 0.0,
     )
-
-
-def _parse_claimed_confidence(fields: Mapping[str, Json], *, default: float) -> float:
-    """Return the model's confidence: `default` if it gives none, 0 if it cannot be parsed."""
-    claimed = fields.get("confidence")
-    return default if claimed is None else parse_confidence(claimed) or 0.0
 
 
 def _parse_arguments(written: Json) -> dict[str, Json] | str:

@@ -281,11 +281,7 @@ def parse_turn(
         return replace(turn, handed=handed)
     if has_tool_support:
         return ModelTurn(text=text.strip())
-    return _split_client_calls(_parse_json_turn(text, cards, {*own_names, *client_tools}), client_tools)
-
-
-def _split_client_calls(turn: ModelTurn, client_tools: frozenset[str]) -> ModelTurn:
-    """Return the turn with the calls of client tools moved to `handed`."""
+    turn = _parse_json_turn(text, cards, {*own_names, *client_tools})
     handed = tuple(
         build_client_call(call.name, dump_stable_json(call.arguments))
         for call in turn.calls

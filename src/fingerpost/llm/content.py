@@ -278,7 +278,12 @@ def read_arguments(written: object) -> dict[str, Any] | str:
         try:
             written = json.loads(written)
         except json.JSONDecodeError as error:
-            return _describe_json_error(written, error)
+            around = (
+                written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
+                + "⟦here⟧"
+                + written[error.pos : error.pos + EXCERPT_LENGTH]
+            )
+            return f"the arguments are not valid JSON: {error.msg} at character {error.pos}: {scrub(around)}"
         except (ValueError, RecursionError):
             return "the arguments contain a number that is too long, or are nested too deeply"
     if not isinstance(written, Mapping):
@@ -286,16 +291,6 @@ def read_arguments(written: object) -> dict[str, Any] | str:
     if (reason := find_json_problem(cast("object", written))) is not None:
         return f"the arguments {reason}" if not reason.startswith("is ") else f"the argument object {reason}"
     return dict(cast("Mapping[str, Any]", written))
-
-
-def _describe_json_error(written: str, error: json.JSONDecodeError) -> str:
-    """Return the position of the JSON error with some text around it."""
-    around = (
-        written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
-        + "⟦here⟧"
-        + written[error.pos : error.pos + EXCERPT_LENGTH]
-    )
-    return f"the arguments are not valid JSON: {error.msg} at character {error.pos}: {scrub(around)}"
 
 
 def _describe_kind(value: object) -> str:

@@ -60,16 +60,6 @@ def build_body(
     if stream and "stream" not in without:
         options |= {"stream": True, "stream_options": {"include_usage": True}}
     kept: dict[str, Json] = {name: value for name, value in options.items() if name not in without}
-    kept.update(_build_caller_options(request, limit))
-    return {
-        "model": request.model or model,
-        "messages": [_build_message(message) for message in request.messages],
-        **{name: value for name, value in kept.items() if value is not None},
-    }
-
-
-def _build_caller_options(request: ModelRequest, limit: str) -> dict[str, Json]:
-    """Return the caller's options, with the token limit under one name."""
     wanted = get_caller_options(request.options)
     if TOKEN_LIMIT_OPTION in wanted and limit == NEW_TOKEN_LIMIT_OPTION:
         wanted.setdefault(NEW_TOKEN_LIMIT_OPTION, wanted.pop(TOKEN_LIMIT_OPTION))
@@ -78,7 +68,12 @@ def _build_caller_options(request: ModelRequest, limit: str) -> dict[str, Json]:
         wanted.setdefault(TOKEN_LIMIT_OPTION, None)  # our limit must not be sent together with the caller's
     if request.schema is not None:  # an internal request with its own schema
         wanted.pop("response_format", None)
-    return wanted
+    kept.update(wanted)
+    return {
+        "model": request.model or model,
+        "messages": [_build_message(message) for message in request.messages],
+        **{name: value for name, value in kept.items() if value is not None},
+    }
 
 
 def _build_response_format(request: ModelRequest) -> JsonObject | None:

@@ -14,7 +14,6 @@ from typing import Final, Protocol, Self, TypeVar, runtime_checkable
 from fingerpost.errors import (
     ConfigError,
     FingerpostError,
-    ModelError,
     ModelRefused,
     ModelTimeout,
     ModelUnavailable,
@@ -296,7 +295,14 @@ class ModelPool:
             has_streamed = relay is not None and relay.used
             if has_streamed or other is None or other.model is member.model:
                 raise
-            return await self._ask_other(other, request, relay, failure)
+            try:
+                reply = await self._ask_member(other, request, relay)
+            except FingerpostError as second:
+                message = f"{failure}; {other.model.name}, the fallback model, failed too: {second}"
+                raise type(failure)(
+                    message, model=failure.model, hint=failure.hint, status=failure.status
+                ) from second
+            return replace(reply, stood_in=True)
         return reply if role in self._members else replace(reply, stood_in=True)
 
     async def capabilities(
@@ -331,18 +337,6 @@ class ModelPool:
 
     def _get_member(self, role: Role) -> PoolMember | None:
         return self._members.get(role) or self._members.get(role.other)
-
-    async def _ask_other(
-        self, member: PoolMember, request: ModelRequest, relay: TextRelay | None, failure: ModelError
-    ) -> ModelReply:
-        try:
-            reply = await self._ask_member(member, request, relay)
-        except FingerpostError as second:
-            message = f"{failure}; {member.model.name}, the fallback model, failed too: {second}"
-            raise type(failure)(
-                message, model=failure.model, hint=failure.hint, status=failure.status
-            ) from second
-        return replace(reply, stood_in=True)
 
     async def _ask_member(
         self, member: PoolMember, request: ModelRequest, relay: TextRelay | None

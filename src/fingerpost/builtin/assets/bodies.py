@@ -140,11 +140,8 @@ _COLOUR_VALUES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _DEFAULT_COLOUR: Final = "#0072b2"
 _SHAPE_PATTERN: Final = re.compile(
-    r"(?:(?P<colour>"
-    + "|".join(_COLOUR_VALUES)
-    + r")\s+)?(?:\w+\s+)?\b(?P<shape>"
-    + "|".join(_SHAPE_NAMES)
-    + r")s?\b(?P<rest>[^;\n]*)",
+    rf"(?:(?P<colour>{'|'.join(_COLOUR_VALUES)})\s+)?(?:\w+\s+)?"
+    rf"\b(?P<shape>{'|'.join(_SHAPE_NAMES)})s?\b(?P<rest>[^;\n]*)",
     re.IGNORECASE,
 )
 _MEASURE_PATTERN: Final = re.compile(
@@ -170,9 +167,9 @@ def parse_bodies(data: Json, prompt: str) -> tuple[SolidBody, ...]:
 def _parse_parts(data: Json) -> Sequence[JsonObject]:
     if isinstance(data, Mapping):
         inner = data.get("parts", data.get("shapes"))
-        return (
-            _parse_parts(inner) if isinstance(inner, list | tuple) else ((data,) if "shape" in data else ())
-        )
+        if isinstance(inner, list | tuple):
+            return _parse_parts(inner)
+        return (data,) if "shape" in data else ()
     if isinstance(data, list | tuple):
         return tuple(item for item in data if isinstance(item, Mapping))
     return ()
@@ -201,18 +198,14 @@ def _place_side_by_side(parts: list[JsonObject]) -> list[JsonObject]:
     made: list[JsonObject] = []
     left = 0.0
     for part in parts:
-        half = (
-            max(_parse_sizes(part)[0], _parse_radius(part, 0.0))
-            if part["shape"] == "box"
-            else _get_extent(part)
-        )
+        if part["shape"] == "box":
+            half = max(_parse_sizes(part)[0], _parse_radius(part, 0.0))
+        else:
+            tube = _parse_length(part, "tube", 0.2) if part["shape"] == "torus" else 0.0
+            half = _parse_radius(part, 0.5) + tube
         made.append({**part, "position": [left + half, 0, 0]})
         left += 2 * half + 0.5
     return made
-
-
-def _get_extent(part: JsonObject) -> float:
-    return _parse_radius(part, 0.5) + (_parse_length(part, "tube", 0.2) if part["shape"] == "torus" else 0.0)
 
 
 def _build_body(number: int, part: JsonObject) -> SolidBody:

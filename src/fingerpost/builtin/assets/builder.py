@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, get_args
 
 import anyio.to_thread
 
@@ -64,8 +64,8 @@ async def produce_asset(request: AssetRequest, settings: SpecialistsSettings) ->
     """Build the asset. Raises `ToolRefused` with a hint if that is not possible."""
     kind = request.kind or find_kind(request.prompt)
     if kind is None:
-        message = "It is not clear what should be made."
-        raise ToolRefused(message, hint=f"Give kind: {', '.join(ASSET_KINDS)}.")
+        hint = f"Give kind: {', '.join(ASSET_KINDS)}."
+        raise ToolRefused("It is not clear what should be made.", hint=hint)
     form = request.file_format or FORMATS_BY_KIND[kind][0]
     if form not in FORMATS_BY_KIND[kind]:
         message = f"There is no {kind} as {form}."
@@ -150,7 +150,7 @@ async def _generate_speech_asset(
 def _check_kind_named(request: AssetRequest) -> None:
     """Raise if an asset that may cost money is requested without its kind, which policy rules need."""
     if request.kind is None:
-        kind = cast("AssetKind", find_kind(request.prompt))
+        kind = find_kind(request.prompt)
         raise ToolRefused(f"This goes to another service, which may cost. Give kind: {kind}.")
 
 

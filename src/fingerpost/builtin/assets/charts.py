@@ -106,17 +106,10 @@ _LEADING_PATTERN: Final = re.compile(
 )
 
 
-def find_chart_type(prompt: str) -> ChartType | None:
-    """Return the chart type that the text asks for."""
-    return next((kind for kind, words in _TYPE_PATTERNS.items() if words.search(prompt)), None)
-
-
 def find_pairs(text: str) -> list[Json]:
     """Return the labels with values, or the points, in the text."""
     text = text[:MAX_PROMPT_LENGTH]
-    points: list[Json] = [
-        [_parse_prompt_value(x), _parse_prompt_value(y)] for x, y in _POINT_PATTERN.findall(text)
-    ]
+    points: list[Json] = [list(map(_parse_prompt_value, pair)) for pair in _POINT_PATTERN.findall(text)]
     if len(points) > 1:
         return points
     body = text.partition(":")[2] if _is_introduced(text) else _REQUEST_PATTERN.sub("", text, count=1)
@@ -185,37 +178,30 @@ def parse_chart(data: Json, prompt: str, title: str = "") -> Chart:
         x_label=_format_label(options.get("x_label")) or shown.x_label,
         y_label=_format_label(options.get("y_label")) or shown.y_label,
     )
-    return _finalize_chart(chart)
-
-
-def _choose_type(given: Json, prompt: str, chart: Chart) -> ChartType:
-    for kind in CHART_TYPES:
-        if given == kind:
-            return kind
-    if found := find_chart_type(prompt):
-        return found
-    if any(before >= after for before, after in pairwise(chart.positions)):
-        return "scatter"
-    return "line" if len(chart.positions) > 2 else "bar"
-
-
-def _drop_options(data: Json) -> Json:
-    if isinstance(data, Mapping):
-        return {
-            key: value
-            for key, value in data.items()
-            if key not in _OPTION_NAMES or not isinstance(value, str)
-        }
-    return data
-
-
-def _finalize_chart(chart: Chart) -> Chart:
     if len(chart.labels) * len(chart.series) > MAX_POINTS or len(chart.series) > MAX_SERIES:
         message = f"A chart shows at most {MAX_POINTS:,} values in {MAX_SERIES} series."
         raise ToolRefused(message, hint="Give fewer, or sums over groups of them.")
     if chart.type == "scatter" and not chart.positions:
         return replace(chart, positions=tuple(float(place) for place in range(1, len(chart.labels) + 1)))
     return _prepare_pie(chart) if chart.type == "pie" else chart
+
+
+def _choose_type(given: Json, prompt: str, chart: Chart) -> ChartType:
+    for kind in CHART_TYPES:
+        if given == kind:
+            return kind
+    for kind, words in _TYPE_PATTERNS.items():
+        if words.search(prompt):
+            return kind
+    if any(before >= after for before, after in pairwise(chart.positions)):
+        return "scatter"
+    return "line" if len(chart.positions) > 2 else "bar"
+
+
+def _drop_options(data: Json) -> Json:
+    if not isinstance(data, Mapping):
+        return data
+    return {key: each for key, each in data.items() if key not in _OPTION_NAMES or not isinstance(each, str)}
 
 
 def _prepare_pie(chart: Chart) -> Chart:
@@ -280,7 +266,11 @@ def _parse_mapping(data: JsonObject, depth: int) -> Chart | None:
     if isinstance(inner, list | tuple | Mapping | str) and depth < 2:
         return _parse_data(inner, depth + 1)
     if data and all(isinstance(value, Mapping) for value in data.values()):
-        return _parse_groups(cast("Mapping[str, JsonObject]", data))
+        groups = cast("Mapping[str, JsonObject]", data)
+        labels = list(dict.fromkeys(label for group in groups.values() for label in group))
+        return _build_labelled_chart(
+            labels, [(name, [group.get(label) for label in labels]) for name, group in groups.items()]
+        )
     if data and all(isinstance(value, list | tuple) for value in data.values()):
         return _parse_data({"series": data}, depth + 1) if depth < 2 else None
     return _parse_rows([[key, value] for key, value in data.items()])
@@ -293,14 +283,6 @@ def _check_value_counts(labels: Sequence[Json], series: Iterable[tuple[str, Json
             of = f" of {_format_label(name)}" if name else ""
             message = f"Labels and values differ in number: {len(labels)} and {len(values)}{of}."
             raise ToolRefused(message, hint="Give one value for each label; null where there is none.")
-
-
-def _parse_groups(groups: Mapping[str, JsonObject]) -> Chart | None:
-    """Parse `{"2025": {"a": 1, "b": 2}, "2026": …}`: one series per group."""
-    labels = list(dict.fromkeys(label for group in groups.values() for label in group))
-    return _build_labelled_chart(
-        labels, [(name, [group.get(label) for label in labels]) for name, group in groups.items()]
-    )
 
 
 def _parse_series(series: Json) -> list[tuple[str, Json]]:
@@ -334,10 +316,8 @@ def _parse_rows(rows: Sequence[Json]) -> Chart | None:
     if isinstance(first, Mapping):
         held = [row for row in rows if isinstance(row, Mapping)]
         names = list(dict.fromkeys(key for row in held for key in row))
-        return _parse_table(
-            _order_columns(names, first),
-            [[row.get(name) for name in _order_columns(names, first)] for row in held],
-        )
+        ordered = _order_columns(names, first)
+        return _parse_table(ordered, [[row.get(name) for name in ordered] for row in held])
     if isinstance(first, list | tuple):
         width = min(len(cast("Sequence[Json]", row)) for row in rows if isinstance(row, list | tuple))
         if width < 2:
@@ -374,12 +354,9 @@ def _build_chart(labels: Sequence[str], series: Sequence[ChartSeries]) -> Chart 
     if not series or not any(value is not None for entry in series for value in entry.values):
         return None
     places = [_parse_number(label) for label in labels]
-    known = [place for place in places if place is not None]
-    return Chart(
-        labels=tuple(labels),
-        series=tuple(series),
-        positions=tuple(known) if len(known) == len(labels) else (),
-    )
+    known = tuple(place for place in places if place is not None)
+    positions = known if len(known) == len(labels) else ()
+    return Chart(labels=tuple(labels), series=tuple(series), positions=positions)
 
 
 def _parse_value(value: Json) -> float | None:
@@ -397,9 +374,7 @@ def _parse_number(value: Json) -> float | None:
 
 
 def _parse_unlimited_number(value: Json) -> float | None:
-    """Parse a number, also from text with a currency sign or thousands separators. Return infinity if it is
-    too large, None if it is no number.
-    """
+    """Parse a number, also from text with a currency sign or separators: infinity if too large, or None."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
@@ -524,13 +499,8 @@ def _draw_bars(chart: Chart, axes: Axes, width: int) -> None:
     axes.set_xlim(-0.5 - 0.5 / count, count - 0.5 + 0.5 / count)
     for number, series in enumerate(chart.series):
         places = [at + (number - (many - 1) / 2) * wide for at in range(count)]
-        bars = axes.bar(
-            places,
-            _fill_gaps(series.values),
-            wide,
-            color=_get_colour(number),
-            label=_name_series(chart, number),
-        )
+        look = {"color": _get_colour(number), "label": _name_series(chart, number)}
+        bars = axes.bar(places, _fill_gaps(series.values), wide, **look)
         if count * many <= _MAX_VALUE_LABELS and wide * width / count >= 30:
             axes.bar_label(bars, fmt=format_number, size=11, color=INK_COLOUR, padding=3)
     axes.margins(y=0.08)
@@ -581,14 +551,9 @@ def _draw_pie(chart: Chart, axes: Axes, width: int) -> None:
         textprops={"size": 13, "weight": "bold"},
     )  # fmt: skip
     for number, share in enumerate(pie.texts[-1]):
-        share.set_color(_get_contrast_colour(colours[number]))
+        red, green, blue = (int(colours[number][at : at + 2], 16) for at in (1, 3, 5))
+        share.set_color(INK_COLOUR if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else PAPER_COLOUR)
     axes.legend(pie.wedges, names, loc="center left", bbox_to_anchor=(1.0, 0.5), **_LEGEND_STYLE)
-
-
-def _get_contrast_colour(colour: str) -> str:
-    """Return black or white, whichever is readable on this colour."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return INK_COLOUR if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else PAPER_COLOUR
 
 
 def _format_share(percent: float) -> str:

@@ -243,9 +243,8 @@ def _place_nodes(
             left += width(name)
     for sweep in range(_ORDERING_SWEEPS * 2):
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            preferred = {
-                name: fmean([across[other] for other in near.get(name, ())] or [across[name]]) for name in row
-            }
+            others = {name: [across[other] for other in near.get(name, ())] for name in row}
+            preferred = {name: fmean(others[name] or [across[name]]) for name in row}
             across.update(_spread_row(row, preferred, width))
     return across
 
@@ -312,19 +311,15 @@ def parse_diagram(data: Json, prompt: str, title: str = "") -> FlowDiagram | Seq
         found = _parse_text(text, wants_sequence="sequence" in f"{prompt} {text[:200]}".lower())
     if found is None:
         raise ToolRefused("There is nothing to draw a diagram from.", hint=DIAGRAM_HINT)
-    return replace(_check_diagram(found), title=_format_text(title))
-
-
-def _check_diagram(diagram: FlowDiagram | SequenceDiagram) -> FlowDiagram | SequenceDiagram:
-    if isinstance(diagram, FlowDiagram):
-        fits = len(diagram.nodes) <= MAX_NODES and len(diagram.edges) <= MAX_EDGES
+    if isinstance(found, FlowDiagram):
+        fits = len(found.nodes) <= MAX_NODES and len(found.edges) <= MAX_EDGES
         most = f"{MAX_NODES} boxes and {MAX_EDGES} arrows"
     else:
-        fits = len(diagram.participants) <= MAX_PARTICIPANTS and len(diagram.messages) <= MAX_MESSAGES
+        fits = len(found.participants) <= MAX_PARTICIPANTS and len(found.messages) <= MAX_MESSAGES
         most = f"{MAX_PARTICIPANTS} participants and {MAX_MESSAGES} messages"
     if not fits:
         raise ToolRefused(f"A diagram has at most {most}.", hint="Draw a part of it, or several.")
-    return diagram
+    return replace(found, title=_format_text(title))
 
 
 def _parse_data(data: Json) -> FlowDiagram | SequenceDiagram | None:
@@ -332,10 +327,12 @@ def _parse_data(data: Json) -> FlowDiagram | SequenceDiagram | None:
         return _parse_flow_data((), data)
     messages = data.get("messages")
     if isinstance(messages, list | tuple):
-        return _parse_sequence_data(data.get("participants"), messages)
-    return _parse_flow_data(
-        data.get("nodes"), data.get("edges", data.get("links")), str(data.get("direction", ""))
-    )
+        keys = filter(None, map(_format_text, _get_items(data.get("participants"))))
+        names = {key: DiagramNode(key=key, text=key) for key in keys}
+        made = _parse_edges(messages, names)
+        return SequenceDiagram(participants=tuple(names.values()), messages=tuple(made)) if made else None
+    edges = data.get("edges", data.get("links"))
+    return _parse_flow_data(data.get("nodes"), edges, str(data.get("direction", "")))
 
 
 def _parse_flow_data(nodes: Json, edges: Json, direction: str = "") -> FlowDiagram | None:
@@ -347,13 +344,6 @@ def _parse_flow_data(nodes: Json, edges: Json, direction: str = "") -> FlowDiagr
     made = _parse_edges(edges, known)
     way: FlowDirection = "right" if direction.lower() in ("right", "lr", "rl", "horizontal") else "down"
     return FlowDiagram(nodes=tuple(known.values()), edges=tuple(made), direction=way) if known else None
-
-
-def _parse_sequence_data(participants: Json, messages: Json) -> SequenceDiagram | None:
-    keys = filter(None, map(_format_text, _get_items(participants)))
-    names = {key: DiagramNode(key=key, text=key) for key in keys}
-    made = _parse_edges(messages, names)
-    return SequenceDiagram(participants=tuple(names.values()), messages=tuple(made)) if made else None
 
 
 def _parse_edges(edges: Json, nodes: dict[str, DiagramNode]) -> list[DiagramEdge]:
@@ -373,16 +363,10 @@ def _parse_edges(edges: Json, nodes: dict[str, DiagramNode]) -> list[DiagramEdge
 def _get_fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the first existing field of each group of names, or the items of a list by position."""
     if isinstance(item, Mapping):
-        return tuple(
-            next((_format_text(item[name]) for name in group if item.get(name) is not None), "")
-            for group in names
-        )
-    cells = (
-        [_format_text(cell) for cell in cast("Sequence[Json]", item)]
-        if isinstance(item, list | tuple)
-        else [_format_text(item)]
-    )
-    return tuple(cells[at] if at < len(cells) else "" for at in range(len(names)))
+        found = (next((item[name] for name in group if item.get(name) is not None), "") for group in names)
+        return tuple(map(_format_text, found))
+    cells = cast("Sequence[Json]", item) if isinstance(item, list | tuple) else [item]
+    return tuple(_format_text(cells[at]) if at < len(cells) else "" for at in range(len(names)))
 
 
 def _get_items(value: Json) -> Sequence[Json]:
@@ -419,10 +403,8 @@ def _parse_sequence_lines(lines: Iterable[str]) -> SequenceDiagram | None:
             start, end = _format_text(match["start"]), _format_text(match["end"])
             for key in (start, end):
                 names.setdefault(key, DiagramNode(key=key, text=key))
-            dashed = match["line"].startswith("--")
-            messages.append(
-                DiagramEdge(start=start, end=end, label=_format_text(match["text"]), dashed=dashed)
-            )
+            label, dashed = _format_text(match["text"]), match["line"].startswith("--")
+            messages.append(DiagramEdge(start=start, end=end, label=label, dashed=dashed))
     return SequenceDiagram(participants=tuple(names.values()), messages=tuple(messages)) if messages else None
 
 
@@ -458,9 +440,8 @@ def _parse_chain(line: str, nodes: dict[str, DiagramNode], edges: list[DiagramEd
             part, _, label = part.partition(":")
         key = _parse_node(part, nodes)
         if key is not None and before is not None:
-            edges.append(
-                DiagramEdge(start=before, end=key, label=_format_text(label), dashed=dashed, arrow=arrow)
-            )
+            text = _format_text(label)
+            edges.append(DiagramEdge(start=before, end=key, label=text, dashed=dashed, arrow=arrow))
         before = key
         if match is not None:
             label = match["label"] or match["inside"] or ""
@@ -480,9 +461,8 @@ def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
         return None
     known = nodes.get(key)
     if known is None or (bracketed is not None and known.text == known.key):
-        nodes[key] = DiagramNode(
-            key=key, text=text or key, shape=_SHAPE_BY_NAME[bracketed[0]] if bracketed else "box"
-        )
+        shape = _SHAPE_BY_NAME[bracketed[0]] if bracketed else "box"
+        nodes[key] = DiagramNode(key=key, text=text or key, shape=shape)
     return key
 
 
@@ -499,7 +479,14 @@ _BORDER_COLOURS: Final = {"box": "#0072b2", "round": "#009e73", "diamond": "#b97
 def draw_diagram(diagram: FlowDiagram | SequenceDiagram, file_format: str = "svg") -> bytes:
     """Draw the diagram. Its size depends on its content. This is slow: call it in a thread."""
     if isinstance(diagram, FlowDiagram):
-        return _draw_flow(diagram, file_format)
+        placed = place_flow(diagram)
+        with _open_diagram(placed.width, placed.height, diagram.title) as (figure, axes):
+            for edge, line in zip(diagram.edges, placed.paths, strict=True):
+                _draw_arrow(axes, line, edge, SOFT_COLOUR)
+                _draw_edge_label(axes, line, edge.label)
+            for box, centre in placed.boxes.values():
+                _draw_box(axes, box, centre)
+            return render_figure(figure, file_format, diagram.title or diagram.kind)
     return _draw_sequence(diagram, file_format)
 
 
@@ -566,17 +553,6 @@ def place_flow(flow: FlowDiagram) -> PlacedFlow:
         width=max(max(x + box.width / 2 for box, x, _ in sized) - left + _PADDING + loops, 200.0),
         height=max(y + box.height / 2 for box, _, y in sized) - top + _PADDING,
     )
-
-
-def _draw_flow(flow: FlowDiagram, file_format: str) -> bytes:
-    placed = place_flow(flow)
-    with _open_diagram(placed.width, placed.height, flow.title) as (figure, axes):
-        for edge, line in zip(flow.edges, placed.paths, strict=True):
-            _draw_arrow(axes, line, edge, SOFT_COLOUR)
-            _draw_edge_label(axes, line, edge.label)
-        for box, centre in placed.boxes.values():
-            _draw_box(axes, box, centre)
-        return render_figure(figure, file_format, flow.title or flow.kind)
 
 
 def _compute_centres(
@@ -668,9 +644,8 @@ def _draw_box(axes: Axes, box: NodeBox, middle: Point, weight: str = "normal") -
     else:
         corner = min(wide, high) / 2 if box.shape == "round" else 6.0
         style = patches.BoxStyle.Round(pad=0, rounding_size=corner)
-        axes.add_patch(
-            patches.FancyBboxPatch((x - wide / 2, y - high / 2), wide, high, boxstyle=style, **paint)
-        )
+        start = (x - wide / 2, y - high / 2)
+        axes.add_patch(patches.FancyBboxPatch(start, wide, high, boxstyle=style, **paint))
     for number, line in enumerate(box.lines):
         middle_y = y + _LINE_HEIGHT * (number - (len(box.lines) - 1) / 2)
         axes.text(x, middle_y, line, size=_NODE_TEXT_SIZE, weight=weight, ha="center", va="center_baseline")
@@ -713,10 +688,8 @@ def _compute_columns(sequence: SequenceDiagram, names: list[str], widths: list[f
             for message in sequence.messages
             if {message.start, message.end} == pair or message.start == message.end == names[number - 1]
         ]
-        room = max(
-            (widths[number - 1] + widths[number]) / 2 + 30, min(260.0, max(label_widths, default=0.0)) + 34
-        )
-        places.append(places[-1] + room)
+        room = min(260.0, max(label_widths, default=0.0)) + 34
+        places.append(places[-1] + max((widths[number - 1] + widths[number]) / 2 + 30, room))
     return places
 
 

@@ -8,9 +8,8 @@ import json
 import re
 import shutil
 import struct
-from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -73,7 +72,10 @@ async def generate_image(
         body["size"] = size
     async with _open_service(settings, seconds) as service:
         reply = await service.post("images/generations", body)
-        first = _get_first_item(reply)
+        try:
+            first = as_mapping(json.loads(reply)["data"][0])
+        except (ValueError, RecursionError, KeyError, IndexError, TypeError):
+            raise _build_invalid_reply_error("nothing that could be understood") from None
         encoded, address = first.get("b64_json"), first.get("url")
         if isinstance(encoded, str):
             data = _decode_base64(encoded)
@@ -121,10 +123,10 @@ class _MediaService:
                 raise _build_invalid_reply_error("an invalid data URL")
             return await anyio.to_thread.run_sync(_decode_base64, encoded)
         if _parse_origin(address) != _parse_origin(self._settings.base_url):
-            message = (
-                "The image service keeps its picture at another address than its own, which is not fetched."
+            raise ToolRefused(
+                "The image service keeps its picture at another address than its own, which is not fetched.",
+                hint="Have it answer with b64_json.",
             )
-            raise ToolRefused(message, hint="Have it answer with b64_json.")
         return await self._read_response("GET", address, limit=MAX_ASSET_BYTES)
 
     async def _read_response(
@@ -176,15 +178,6 @@ def _build_client(settings: AssetEndpointSettings, seconds: float) -> httpx2.Asy
         headers["authorization"] = f"Bearer {settings.api_key}"
     timeout = httpx2.Timeout(seconds, connect=min(CONNECT_TIMEOUT_S, seconds))
     return httpx2.AsyncClient(timeout=timeout, follow_redirects=False, headers=headers)
-
-
-def _get_first_item(reply: bytes) -> Mapping[str, Any]:
-    try:
-        found = json.loads(reply)
-        first = found["data"][0]
-    except (ValueError, RecursionError, KeyError, IndexError, TypeError):
-        raise _build_invalid_reply_error("nothing that could be understood") from None
-    return cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
 
 
 def _decode_base64(encoded: str) -> bytes:
@@ -254,10 +247,8 @@ async def synthesise_speech(text: str, *, voice: str | None, seconds: float | No
     """Return the spoken text as WAV. Raises `ToolRefused` if no synthesiser is installed."""
     path, found = await anyio.to_thread.run_sync(_find_synthesiser)
     if path is None or found is None:
-        names = ", ".join(known.program for known in _KNOWN_SYNTHESISERS)
-        message = (
-            f"Speech is not available: no speech service is configured, and none of {names} is installed."
-        )
+        none_of = f"none of {', '.join(known.program for known in _KNOWN_SYNTHESISERS)} is installed"
+        message = f"Speech is not available: no speech service is configured, and {none_of}."
         hint = "Set builtin.specialists.speech to an OpenAI-compatible service, or install espeak-ng."
         raise ToolRefused(message, hint=hint)
     command = [path, *found.arguments]
@@ -276,16 +267,11 @@ async def synthesise_speech(text: str, *, voice: str | None, seconds: float | No
     if result.returncode != 0 or detect_format(result.stdout) != "wav":
         message = f"{found.program} failed (status {result.returncode})."
         raise ToolRefused(message, hint="Try it in a terminal; perhaps the voice is not installed.")
-    return fix_wav_lengths(result.stdout)
-
-
-def fix_wav_lengths(data: bytes) -> bytes:
-    """Return the WAV with correct lengths in its header, which are unknown when it is written to a pipe."""
-    at = data.find(b"data", 12)
-    if at < 0 or len(data) < at + 8:
-        return data
-    head = data[:4] + struct.pack("<I", len(data) - 8) + data[8:at]
-    return head + b"data" + struct.pack("<I", len(data) - at - 8) + data[at + 8 :]
+    at = result.stdout.find(b"data", 12)
+    if at < 0 or len(result.stdout) < at + 8:
+        return result.stdout
+    head = result.stdout[:4] + struct.pack("<I", len(result.stdout) - 8) + result.stdout[8:at]
+    return head + b"data" + struct.pack("<I", len(result.stdout) - at - 8) + result.stdout[at + 8 :]
 
 
 def _find_synthesiser() -> tuple[str | None, Synthesiser | None]:

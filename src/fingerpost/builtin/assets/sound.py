@@ -97,10 +97,8 @@ def _choose_wave(given: Json, prompt: str) -> WaveForm:
 def _parse_data(data: Json) -> list[Tone] | None:
     notes, beat = data, 0.5
     if isinstance(data, Mapping):
-        notes, beat = (
-            data.get("notes", data.get("tones", data.get("melody"))),
-            _get_beat_seconds(data.get("bpm")),
-        )
+        notes = data.get("notes", data.get("tones", data.get("melody")))
+        beat = _get_beat_seconds(data.get("bpm"))
         if notes is None and ("hz" in data or "note" in data):
             notes = [data]
     if isinstance(notes, str):
@@ -133,28 +131,19 @@ def _parse_text(text: str) -> list[Tone]:
     text = text[:20_000]
     speed = _TEMPO_PATTERN.search(text)
     beat = _get_beat_seconds(int(speed[1]) if speed else None)
-    lasting = _DURATION_PATTERN.search(text)
-    seconds = (
-        None if lasting is None else float(lasting[1]) / (1000 if lasting[2].lower().startswith("m") else 1)
-    )
+    seconds = None
+    if lasting := _DURATION_PATTERN.search(text):
+        seconds = float(lasting[1]) / (1000 if lasting[2].lower().startswith("m") else 1)
     if hertz := _FREQUENCY_PATTERN.findall(text):
-        tones = [
-            _check_audible(float(number) * (1000 if unit.lower().startswith("k") else 1))
-            for number, unit in hertz
-        ]
-        return [Tone((tone,), seconds or 1.0) for tone in tones]
+        tones = (float(number) * (1000 if unit.lower().startswith("k") else 1) for number, unit in hertz)
+        return [Tone((_check_audible(tone),), seconds or 1.0) for tone in tones]
     if scale := _SCALE_PATTERN.search(text):
         root = _get_frequency(scale[1])
         return [Tone((root * 2 ** (step / 12),), beat) for step in _SCALE_STEPS[scale[2]]]
     if chord := _CHORD_PATTERN.search(text):
         root, steps = _get_frequency(chord[1] or chord[3]), _CHORD_STEPS[chord[2] or "major"]
         return [Tone(tuple(root * 2 ** (step / 12) for step in steps), seconds or 2.0)]
-    return _parse_melody(_strip_introduction(text), beat)
-
-
-def _strip_introduction(text: str) -> str:
-    """Return the notes after words such as `play the melody: C4 D4`."""
-    return text.rpartition(":")[2] if ":" in text else text
+    return _parse_melody(text.rpartition(":")[2] if ":" in text else text, beat)
 
 
 def _parse_melody(text: str, beat: float) -> list[Tone]:
@@ -168,9 +157,8 @@ def _parse_melody(text: str, beat: float) -> list[Tone]:
             continue
         pitches = () if match["pitch"] in ("-", "r", "R") else match["pitch"].split("+")
         seconds = beat * (float(match["beats"]) if match["beats"] else 1.0)
-        run.append(
-            Tone(tuple(_check_audible(_get_frequency(pitch)) for pitch in pitches[:MAX_CHORD_NOTES]), seconds)
-        )
+        hertz = map(_get_frequency, pitches[:MAX_CHORD_NOTES])
+        run.append(Tone(tuple(map(_check_audible, hertz)), seconds))
         best = run if len(run) >= len(best) else best
     sounding = any(tone.hertz for tone in best)
     spelled = len(best) > 1 or any(letter.isdigit() for letter in text)
@@ -228,9 +216,8 @@ def _render_tone(tone: Tone, wave_form: WaveForm) -> SampleArray:
     if not tone.hertz:
         return np.zeros(count)
     times = np.arange(count) / SAMPLE_RATE
-    mixed = sum((_render_wave(wave_form, hertz, times) for hertz in tone.hertz), np.zeros(count)) / len(
-        tone.hertz
-    )
+    mixed = sum((_render_wave(wave_form, hertz, times) for hertz in tone.hertz), np.zeros(count))
+    mixed /= len(tone.hertz)
     fade = min(count // 2, round(_FADE_S * SAMPLE_RATE))
     if fade:
         ramp = np.linspace(0, 1, fade)

@@ -118,13 +118,6 @@ class NoteFolder:
             made = [entry for each in found if (entry := _build_entry(each)) is not None]
         return sorted(made, key=lambda entry: (not entry.is_folder, entry.name.casefold(), entry.name))
 
-    def scan_notes(self) -> dict[str, FileStamp]:
-        """Return all notes by path, with their stamps. Unreadable folders are skipped."""
-        found: dict[str, FileStamp] = {}
-        with suppress(OSError), self.open_path((), folder=True) as handle:
-            _scan_folder(handle, "", MAX_DEPTH, found)
-        return found
-
 
 def _scan_folder(handle: int, above: str, depth: int, found: dict[str, FileStamp]) -> None:
     """Collect the notes of an open folder and of all folders below it."""
@@ -317,7 +310,9 @@ class KnowledgeBase:
             if not self.folder.exists:
                 message = f"The knowledge base has no folder: {self.folder.root} is not there."
                 raise ToolRefused(message, hint="Make it, or set builtin.knowledge.folder to another.")
-            there = self.folder.scan_notes()
+            there: dict[str, FileStamp] = {}
+            with suppress(OSError), self.folder.open_path((), folder=True) as handle:
+                _scan_folder(handle, "", MAX_DEPTH, there)
             with self._changed:
                 known = {path: note.stamp for path, note in self._notes.items()} | self._waiting
             gone = [path for path in known if path not in there]
@@ -344,7 +339,11 @@ class KnowledgeBase:
         kind = get_kind(path)
         assert kind is not None
         if kind == "pdf" and stamp.size <= self._file_bytes:
-            self._read_later(path, stamp)
+            with self._changed:
+                self._waiting[path] = stamp
+                if self._reader is None and not self._stopped.is_set():
+                    self._reader = Thread(target=self._read_pdfs, name="fingerpost-pdf", daemon=True)
+                    self._reader.start()
             return
         parsed, problem = self._parse_file(path, kind, stamp)
         note = copy_fields(KnowledgeNote, parsed, path=path, kind=kind, stamp=stamp, problem=problem)
@@ -375,13 +374,6 @@ class KnowledgeBase:
         with self._changed:
             self._notes[note.path] = note
             self._library = None
-
-    def _read_later(self, path: str, stamp: FileStamp) -> None:
-        with self._changed:
-            self._waiting[path] = stamp
-            if self._reader is None and not self._stopped.is_set():
-                self._reader = Thread(target=self._read_pdfs, name="fingerpost-pdf", daemon=True)
-                self._reader.start()
 
     def _read_pdfs(self) -> None:
         while True:

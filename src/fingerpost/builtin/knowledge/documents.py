@@ -274,18 +274,14 @@ def _add_values(items: list[str], written: str) -> None:
 
 
 def _add_value(items: list[str], written: str) -> None:
-    value = _read_scalar(written)
-    if value and len(items) < MAX_FRONT_ITEMS:
-        items.append(value)
-
-
-def _read_scalar(written: str) -> str:
     if (quoted := _QUOTED.match(written)) is not None:
         inner = quoted[1][1:-1]
         plain = inner.replace("''", "'") if quoted[1][0] == "'" else re.sub(r"\\(.)", r"\1", inner)
     else:
         plain = re.split(r"(?:^|\s)#", written, maxsplit=1)[0] if " #" in written else written
-    return " ".join(plain.split())[:MAX_VALUE_LENGTH]
+    value = " ".join(plain.split())[:MAX_VALUE_LENGTH]
+    if value and len(items) < MAX_FRONT_ITEMS:
+        items.append(value)
 
 
 MAX_LINE_LENGTH: Final = 4000  # longer lines are not searched for links and tags

@@ -124,7 +124,10 @@ class ContextLoader:
             ContextPiece(f"{format_location(hit.passage)} · {hit.passage.heading}", hit.passage.text)
             for hit in found.hits
         ]
-        near = self._find_neighbours([hit.passage.source for hit in found.hits[:MAX_NEWEST]])
+        paths = [hit.passage.source for hit in found.hits[:MAX_NEWEST]]
+        graph = self._base.library.graph
+        near = [to for path in paths for to in (*graph.outgoing.get(path, ()), *graph.incoming.get(path, ()))]
+        near = [path for path in dict.fromkeys(near) if path not in paths][:MAX_NEWEST]
         head = f"From the notes on {topic[:200]!r}."
         return _fit_pieces(
             head + (f" Linked with them: {', '.join(near)}." if near else ""),
@@ -132,11 +135,6 @@ class ContextLoader:
             tokens,
             equal_shares=False,
         )
-
-    def _find_neighbours(self, paths: Sequence[str]) -> list[str]:
-        graph = self._base.library.graph
-        near = [to for path in paths for to in (*graph.outgoing.get(path, ()), *graph.incoming.get(path, ()))]
-        return [path for path in dict.fromkeys(near) if path not in paths][:MAX_NEWEST]
 
     def _load_bundle(self, note: KnowledgeNote, tokens: int) -> str:
         library = self._base.library

@@ -216,7 +216,11 @@ def _fit_lines(lines: Sequence[str], start: int, end: int) -> tuple[str, int]:
 def _find_section(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple[int, int]:
     """Return the first and last line of a section with its subsections, or of a page of a PDF."""
     if note.kind == "pdf":
-        return _find_page(note, lines, name)
+        number = re.search(r"\d{1,6}", name)
+        if number is None or not 1 <= int(number[0]) <= len(note.pages):
+            raise ToolRefused(f"{note.path} has {len(note.pages)} pages.", hint="Give section as 'page 1'.")
+        first = 1 + sum(page.count("\n") + 2 for page in note.pages[: int(number[0]) - 1])
+        return first, first + note.pages[int(number[0]) - 1].count("\n") + 1
     wanted = " ".join(name.lstrip("#").split()).casefold()
     fits: Sequence[Callable[[NoteHeading], bool]] = (
         lambda heading: heading.text.casefold() == wanted,
@@ -231,11 +235,3 @@ def _find_section(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple
                 return heading.line, next(below, len(lines))
     known = ", ".join(heading.text for heading in note.headings[:20]) or "none"
     raise ToolRefused(f"{note.path} has no section {name[:100]!r}.", hint=f"There are: {known}.")
-
-
-def _find_page(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple[int, int]:
-    number = re.search(r"\d{1,6}", name)
-    if number is None or not 1 <= int(number[0]) <= len(note.pages):
-        raise ToolRefused(f"{note.path} has {len(note.pages)} pages.", hint="Give section as 'page 1'.")
-    first = 1 + sum(page.count("\n") + 2 for page in note.pages[: int(number[0]) - 1])
-    return first, first + note.pages[int(number[0]) - 1].count("\n") + 1

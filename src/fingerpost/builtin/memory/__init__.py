@@ -200,11 +200,6 @@ class MemoryKeeper:
         owner_index = await self._refresh_owner_index(owner)
         return await anyio.to_thread.run_sync(owner_index.search, query, limit, within)
 
-    async def find_matching(self, owner: MemoryOwner, query: str) -> list[Memory]:
-        """Return the memories that contain every word of the query: exact, for deletion."""
-        memories = await self.list_all(owner)
-        return await anyio.to_thread.run_sync(_filter_matching, memories, query)
-
     async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
         return await (await self._open_memory_store()).forget(owner, ids)
 
@@ -243,12 +238,6 @@ class MemoryKeeper:
                 opening = Store.open(self._host.settings.store.url)
                 self._own_store = await self._stack.enter_async_context(opening)
         return self._own_store.memories
-
-
-def build_owner(caller: ToolCaller) -> MemoryOwner:
-    """Return the owner of the memories that the call is about."""
-    person = None if caller.user == LOCAL_NAME else caller.user
-    return MemoryOwner(person=person, conversation=caller.conversation)
 
 
 def _filter_matching(memories: Sequence[Memory], query: str) -> list[Memory]:
@@ -295,7 +284,10 @@ class _MemoryOperations:
         }
 
     async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        return await self._handlers[str(arguments["operation"])](arguments, build_owner(caller))
+        person = None if caller.user == LOCAL_NAME else caller.user
+        return await self._handlers[str(arguments["operation"])](
+            arguments, MemoryOwner(person=person, conversation=caller.conversation)
+        )
 
     async def _store(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
         text = _get_argument(arguments, "text", "store")
@@ -332,14 +324,9 @@ class _MemoryOperations:
                 raise ToolRefused(message, hint="`list` and `search` show the ids.")
             return ToolReply(f"Forgot {named}.")
         query = _get_argument(arguments, "query", "forget", alternative="id")
-        memories = await self._keeper.find_matching(owner, query)
+        memories = await self._keeper.list_all(owner)
+        memories = await anyio.to_thread.run_sync(_filter_matching, memories, query)
         found = _filter_scope(memories, _get_scope(arguments, owner))
-        return await self._forget_found(found, arguments, owner)
-
-    async def _forget_found(
-        self, found: Sequence[Memory], arguments: JsonObject, owner: MemoryOwner
-    ) -> ToolReply:
-        """Show the matching memories first, and delete them when the call repeats their number."""
         if not found:
             return ToolReply("Nothing that is remembered holds all of these words; nothing was forgotten.")
         if len(found) > MAX_FORGOTTEN:

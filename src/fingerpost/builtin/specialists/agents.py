@@ -266,21 +266,16 @@ class _Subagents:
 
     async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
         """Resume a subagent that waited for a person, and return its report."""
-        pending = await self._find_pending_id(name, context)
-        options = replace(self._build_options(context, arguments), mode=None)
-        with self._count_subagent(context):
-            route = await self._host.required_router.requests.resume(pending, None, options)
-        # Reported as failed, so that a repeated call is not refused as a duplicate write.
-        return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
-
-    async def _find_pending_id(self, name: str, context: CallContext) -> str:
-        """Return the id of the call that a subagent of this caller waits for. Raises `ToolRefused`."""
         approvals = self._host.required_router.calls.approvals
         pending = await approvals.get(name) or await approvals.get(await self._find_last_pending_id(name))
         if pending is None or not await self._is_callers_own(pending.packet_id, context):
             message = f"No subagent of yours waits under {name!r:.80}."
             raise ToolRefused(message, hint="Give the pending id or packet id that run_subagent returned.")
-        return pending.pending_id
+        options = replace(self._build_options(context, arguments), mode=None)
+        with self._count_subagent(context):
+            route = await self._host.required_router.requests.resume(pending.pending_id, None, options)
+        # Reported as failed, so that a repeated call is not refused as a duplicate write.
+        return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 
     async def _find_last_pending_id(self, packet_id: str) -> str:
         events = await self._read_events(packet_id, ApprovalRequested)

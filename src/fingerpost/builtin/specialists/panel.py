@@ -98,7 +98,11 @@ _EXPERTS_PROMPT = (
 def parse_experts(value: Json, limit: int) -> tuple[PanelExpert, ...]:
     """Parse the experts that a caller names: texts (`Security: looks for attacks`) or objects."""
     items = cast("Iterable[Json]", value) if isinstance(value, list | tuple) else ()
-    return _keep_distinct((_parse_expert(item) for item in items), limit)
+    found: dict[str, PanelExpert] = {}  # by name, so that views can be attributed
+    for expert in map(_parse_expert, items):
+        if expert.name and len(found) < limit:
+            found.setdefault(expert.name.casefold(), expert)
+    return tuple(found.values())
 
 
 async def choose_experts(
@@ -124,15 +128,6 @@ def _parse_expert(item: Json) -> PanelExpert:
 
 def _to_line(value: Json, max_length: int) -> str:
     return " ".join(value.split())[:max_length] if isinstance(value, str) else ""
-
-
-def _keep_distinct(experts: Iterable[PanelExpert], limit: int) -> tuple[PanelExpert, ...]:
-    """Return experts with distinct, non-empty names, so that views can be attributed."""
-    found: dict[str, PanelExpert] = {}
-    for expert in experts:
-        if expert.name and len(found) < limit:
-            found.setdefault(expert.name.casefold(), expert)
-    return tuple(found.values())
 
 
 OnExpertAnswered = Callable[[ExpertView], Awaitable[None]]

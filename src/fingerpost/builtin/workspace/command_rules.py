@@ -81,7 +81,12 @@ def _parse_next(parser: _CommandLineParser, command: str, position: int) -> int:
     elif char in " \t":
         parser.end_word()
     else:
-        _check_character(parser, char)
+        if char in "\n\r":
+            raise ToolRefused("The command has several lines.", hint=_NO_SHELL_HINT)
+        if char in _SHELL_OPERATORS or char in _EXPANDED_CHARACTERS:
+            raise _build_shell_error(char)
+        if not parser.in_word and char in "#~":
+            raise _build_shell_error(char)
         parser.add(char)
     return position + 1
 
@@ -95,15 +100,6 @@ def _parse_escape(parser: _CommandLineParser, command: str, position: int) -> in
     if following != "\n":
         parser.add(following)
     return position + 2
-
-
-def _check_character(parser: _CommandLineParser, char: str) -> None:
-    if char in "\n\r":
-        raise ToolRefused("The command has several lines.", hint=_NO_SHELL_HINT)
-    if char in _SHELL_OPERATORS or char in _EXPANDED_CHARACTERS:
-        raise _build_shell_error(char)
-    if not parser.in_word and char in "#~":
-        raise _build_shell_error(char)
 
 
 def _build_shell_error(char: str) -> ToolRefused:
@@ -152,12 +148,10 @@ def _build_program(fields: dict[str, Any], option_groups: Mapping[str, str]) -> 
     return KnownProgram(options=_parse_options(options), listing=listing, subcommands=subcommands, **fields)
 
 
-def _load_programs() -> Mapping[str, KnownProgram]:
-    data = read_data_table(__package__ or "", "programs.toml")
-    return {name: _build_program(fields, data["option_groups"]) for name, fields in data["programs"].items()}
-
-
-PROGRAMS: Final = _load_programs()
+_DATA: Final = read_data_table(__package__ or "", "programs.toml")
+PROGRAMS: Final = {
+    name: _build_program(fields, _DATA["option_groups"]) for name, fields in _DATA["programs"].items()
+}
 
 
 def is_outside(argument: str, root: str) -> bool:
@@ -220,9 +214,6 @@ class _CommandCheck:
             if takes == ":" and not equals and rest:
                 rest.pop(0)
             return {name}
-        return self._read_letters(word, rest)
-
-    def _read_letters(self, word: str, rest: list[str]) -> set[str] | None:
         given: set[str] = set()
         if self.program.options.get(word) == "":  # `-vv`
             return {word}

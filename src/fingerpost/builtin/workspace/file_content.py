@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from stat import S_ISLNK, S_ISREG, filemode
 from typing import Final
 
@@ -97,10 +98,8 @@ def read_for_edit(entry: PathEntry, limit: int) -> tuple[FileContent, FileText]:
     """Read a whole text file. Raises `ToolRefused` if it is too large or no text."""
     content = read_bytes(entry, limit + 1)
     if len(content.data) > limit:
-        message = (
-            f"{entry.display_path} has {content.file_stat.st_size} bytes; "
-            f"files up to {limit} bytes can be edited."
-        )
+        size = f"{entry.display_path} has {content.file_stat.st_size} bytes"
+        message = f"{size}; files up to {limit} bytes can be edited."
         raise ToolRefused(message, hint="builtin.workspace.read_bytes sets that limit.")
     text = decode_text(content.data)
     if text is None:
@@ -121,10 +120,8 @@ def read_file(workspace: WorkspaceContext, path: str) -> str:
     lines = split_lines(text.text)
     if len(lines) > 1:
         lines.pop()  # the last line is incomplete
-    more = (
-        f"lines 1–{len(lines)}, {len(content.data)} of {content.file_stat.st_size} bytes; "
-        f"read_range with start_line={len(lines) + 1} reads on"
-    )
+    shown = f"lines 1–{len(lines)}, {len(content.data)} of {content.file_stat.st_size} bytes"
+    more = f"{shown}; read_range with start_line={len(lines) + 1} reads on"
     return "".join(lines) + _format_footnote(text, more)
 
 
@@ -140,10 +137,8 @@ def _format_footnote(text: FileText, more: str) -> str:
 def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> str:
     """Return lines `start` to `end` (from 1, inclusive). A negative start counts from the end."""
     if start == 0 or (start > 0 and end and end < start):
-        message = f"Lines {start} to {end} are no range."
-        raise ToolRefused(
-            message, hint="Lines count from 1, the end comes last; start_line=-50 is the last 50."
-        )
+        hint = "Lines count from 1, the end comes last; start_line=-50 is the last 50."
+        raise ToolRefused(f"Lines {start} to {end} are no range.", hint=hint)
     with workspace.root_folder.open_entry(path) as entry:
         descriptor, found = entry.open_file()
         try:
@@ -199,10 +194,8 @@ def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
             ends_inside_line = offset > 0 and os.pread(descriptor, 1, offset - 1) != b"\n"
             raise _build_no_line_error(entry, wanted, line if ends_inside_line else line - 1)
         if time.monotonic() > until:
-            message = (
-                f"Line {wanted} of {entry.display_path} is too far down to "
-                f"get there in {READ_TIMEOUT_S:g} seconds."
-            )
+            line_name = f"Line {wanted} of {entry.display_path}"
+            message = f"{line_name} is too far down to get there in {READ_TIMEOUT_S:g} seconds."
             raise ToolRefused(message, hint="grep_search finds lines by their text.")
         if line + count < wanted:
             line, offset = line + count, offset + len(chunk)
@@ -226,13 +219,10 @@ def _read_tail(
 ) -> str:
     most = workspace.settings.read_bytes
     offset = max(0, file_stat.st_size - most)
-    data = _read_pieces(descriptor, offset, most)
-    lines = data.split(b"\n")
+    lines = _read_pieces(descriptor, offset, most).split(b"\n")
     if not lines[-1]:
         lines.pop()
-    if offset:
-        lines = lines[1:]
-    last = lines[-count:]
+    last = lines[1 if offset else 0 :][-count:]
     text = _decode_text(b"\n".join(last))
     return f"[{entry.display_path}, the last {len(last)} lines]\n{text}"
 
@@ -259,24 +249,18 @@ def describe_path(workspace: WorkspaceContext, path: str) -> str:
     with workspace.root_folder.open_entry(path, follow=False) as entry:
         found = entry.require_stat()
         if S_ISLNK(found.st_mode):
-            return _describe_link(workspace, entry, path)
+            target = os.readlink(entry.name, dir_fd=entry.folder)
+            try:
+                with workspace.root_folder.open_entry(path) as there:
+                    found = there.get_stat()
+                    what = "where nothing is" if found is None else describe_kind(found)
+                    leads = f"leads to {there.display_path}, {what}"
+            except ToolRefused:
+                leads = "leads out of the working directory and is not followed"
+            return f"{entry.display_path}: a link to {format_name(target)}; it {leads}"
         if S_ISREG(found.st_mode):
             return _describe_file(entry)
         return "\n".join((f"{entry.display_path}: {describe_kind(found)}", *_format_stat(found)))
-
-
-def _describe_link(workspace: WorkspaceContext, entry: PathEntry, path: str) -> str:
-    target = os.readlink(entry.name, dir_fd=entry.folder)
-    try:
-        with workspace.root_folder.open_entry(path) as target_entry:
-            there = target_entry.get_stat()
-            leads = (
-                f"leads to {target_entry.display_path}, "
-                f"{'where nothing is' if there is None else describe_kind(there)}"
-            )
-    except ToolRefused:
-        leads = "leads out of the working directory and is not followed"
-    return f"{entry.display_path}: a link to {format_name(target)}; it {leads}"
 
 
 def _describe_file(entry: PathEntry) -> str:
@@ -288,19 +272,12 @@ def _describe_file(entry: PathEntry) -> str:
         lines = None if detect_encoding(begin) is None else _count_lines(descriptor, found.st_size)
     finally:
         os.close(descriptor)
-    kind = mimetypes.guess_type(entry.name)[0] or (
-        "application/octet-stream" if lines is None else "text/plain"
-    )
+    unknown = "application/octet-stream" if lines is None else "text/plain"
+    kind = mimetypes.guess_type(entry.name)[0] or unknown
     text = decode_text(begin, whole=False)
     about = "binary, not shown" if text is None else f"text, {text.encoding}, {lines} lines"
-    return "\n".join(
-        (
-            f"{entry.display_path}: a file ({about})",
-            f"type: {kind}",
-            *_format_stat(found),
-            f"sha256: {digest}",
-        )
-    )
+    heading = f"{entry.display_path}: a file ({about})"
+    return "\n".join((heading, f"type: {kind}", *_format_stat(found), f"sha256: {digest}"))
 
 
 def _format_stat(file_stat: os.stat_result) -> tuple[str, ...]:
@@ -334,15 +311,14 @@ _NO_LINK_ERRNOS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EM
 
 
 def write_atomically(entry: PathEntry, data: bytes, before: os.stat_result | None) -> None:
-    """Replace the file's content with `data`. `before` is the stat when this was decided; None if it did not
-    exist.
+    """Replace the file's content. `before` is the stat when this was decided; None if it did not exist.
 
     The old file is never opened for writing, so hard links outside the root keep their content. Permissions
     are kept.
     """
     if before is not None and not before.st_mode & 0o222:
-        message = f"{entry.display_path} is read-only."
-        raise ToolRefused(message, hint="Change its permissions first, if it is meant to change.")
+        hint = "Change its permissions first, if it is meant to change."
+        raise ToolRefused(f"{entry.display_path} is read-only.", hint=hint)
     with translate_os_errors(entry.display_path):
         temporary = _write_temporary(entry, data, None if before is None else stat.S_IMODE(before.st_mode))
         try:
@@ -452,9 +428,8 @@ def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: R
             return _apply_changes(workspace, [FileChange(entry, _encode_text(content))], run_mode)
         old = read_bytes(entry, workspace.settings.read_bytes + 1)
         if not old.whole:
-            message = (
-                f"{entry.display_path} has {old.file_stat.st_size} bytes, too many to be replaced unseen."
-            )
+            size = f"{old.file_stat.st_size} bytes"
+            message = f"{entry.display_path} has {size}, too many to be replaced unseen."
             raise ToolRefused(message, hint="Delete it first, or raise builtin.workspace.read_bytes.")
         text = decode_text(old.data)
         if text is None or not text.certain:  # binary, or in an unknown encoding: UTF-8 from now on
@@ -482,12 +457,11 @@ def replace_string(workspace: WorkspaceContext, path: str, edit: TextEdit, run_m
 
 def insert_text(workspace: WorkspaceContext, path: str, line: int, content: str, run_mode: RunMode) -> str:
     """Insert text before a line."""
-    return _change_text(
-        workspace,
-        path,
-        lambda text: insert_lines(text.plain, line, text.normalize_line_ends(content), path),
-        run_mode,
-    )
+
+    def change(text: FileText) -> str:
+        return insert_lines(text.plain, line, text.normalize_line_ends(content), path)
+
+    return _change_text(workspace, path, change, run_mode)
 
 
 def replace_strings(
@@ -502,20 +476,15 @@ def replace_strings(
             if any(other.entry.names == entry.names for other in planned):
                 message = f"{entry.display_path} is named in two ways."
                 raise ToolRefused(message, hint="Use one path for all edits of a file.")
-            planned.append(
-                _plan_change(
-                    workspace, entry, lambda text, w=wanted, s=entry.display_path: _apply_edits(text, w, s)
-                )
-            )
+            change = partial(_apply_edits, edits=wanted, display_path=entry.display_path)
+            planned.append(_plan_change(workspace, entry, change))
         return _apply_changes(workspace, planned, run_mode)
 
 
 def _group_by_path(path: str, edits: Sequence[Mapping[str, object]]) -> dict[str, tuple[TextEdit, ...]]:
     if not 0 < len(edits) <= MAX_EDITS:
-        message = f"multi_replace takes 1 to {MAX_EDITS} `edits`."
-        raise ToolRefused(
-            message, hint="Each has `old_string` and `new_string`, and `path` where they differ."
-        )
+        hint = "Each has `old_string` and `new_string`, and `path` where they differ."
+        raise ToolRefused(f"multi_replace takes 1 to {MAX_EDITS} `edits`.", hint=hint)
     found: dict[str, tuple[TextEdit, ...]] = {}
     for number, edit in enumerate(edits, start=1):
         where = str(edit.get("path") or path)
@@ -575,10 +544,8 @@ def _apply_changes(workspace: WorkspaceContext, planned: Sequence[FileChange], r
     for number, plan in enumerate(planned):
         size = len(plan.after)
         if size > workspace.settings.write_bytes:
-            message = (
-                f"{plan.entry.display_path} would have {size} bytes; "
-                f"{workspace.settings.write_bytes} is the most."
-            )
+            limit = f"{workspace.settings.write_bytes} is the most"
+            message = f"{plan.entry.display_path} would have {size} bytes; {limit}."
             raise ToolRefused(message, hint="builtin.workspace.write_bytes sets that limit.")
         if not run_mode.is_dry_run:
             _write_change(workspace, plan, done=number)

@@ -223,7 +223,12 @@ class FolderWalk:
         if self.gitignore and any(entry.name == GITIGNORE_NAME for entry in entries):
             ignore_rules = _add_rules(folder, prefix, ignore_rules)
         for entry in entries:
-            if self._count_and_check_limit():
+            self.count += 1
+            if self.count > MAX_ENTRIES:
+                self.stop_reason = f"only the first {MAX_ENTRIES} entries were looked at"
+            elif not self.count % 64 and time.monotonic() > self._deadline:
+                self.stop_reason = f"it stopped after {self.seconds:g} seconds"
+            if self.stop_reason != "" and not self.stop_reason.startswith("folders"):
                 return
             is_folder = entry.is_dir(follow_symlinks=False)
             path = prefix + entry.name
@@ -257,14 +262,6 @@ class FolderWalk:
         with suppress(OSError), os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
         return []
-
-    def _count_and_check_limit(self) -> bool:
-        self.count += 1
-        if self.count > MAX_ENTRIES:
-            self.stop_reason = f"only the first {MAX_ENTRIES} entries were looked at"
-        elif not self.count % 64 and time.monotonic() > self._deadline:
-            self.stop_reason = f"it stopped after {self.seconds:g} seconds"
-        return self.stop_reason != "" and not self.stop_reason.startswith("folders")
 
 
 def load_parent_rules(folders: Iterable[tuple[int, str]]) -> IgnoreRules | None:

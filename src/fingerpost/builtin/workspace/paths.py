@@ -125,13 +125,6 @@ def format_name(name: str) -> str:
     return "".join(char if char.isprintable() else _escape_character(char) for char in name)
 
 
-def check_new_name(name: str) -> None:
-    """Raise `ToolRefused` if people could not read or type the name."""
-    if not name.isprintable():
-        message = f"The name {format_name(name)} has characters in it that cannot be seen."
-        raise ToolRefused(message, hint="Choose a name of letters, digits and ordinary signs.")
-
-
 def _check_text(path: str) -> None:
     if not path.strip():
         message = "The path is empty."
@@ -326,7 +319,7 @@ class RootFolder:
         if self._outside_access is None:
             return None
         names = parse_path(path, ("/",))
-        spellings = self._get_root_spellings()
+        spellings = self.get_root_spellings()
         if path.startswith("/"):
             lies_inside = parse_link(path, spellings) is not None
             return None if lies_inside or ".." in names else "/" + "/".join(names)
@@ -379,7 +372,7 @@ class RootFolder:
         beyond = self.get_outside_path(path) if self._may_leave_root else None
         if beyond is not None:
             self.check_sensitive(beyond)
-        names = parse_path(path, self._get_root_spellings()) if beyond is None else parse_path(beyond, ("/",))
+        names = parse_path(path, self.get_root_spellings()) if beyond is None else parse_path(beyond, ("/",))
         tries = MAX_TRIES
         while True:
             resolver, tries = _PathResolver(self, path, allow_outside=beyond is not None), tries - 1
@@ -399,7 +392,9 @@ class RootFolder:
         """Raise `ToolRefused` if nothing may be created here."""
         self.check_writable(entry)
         for name in (*entry.missing, entry.name):
-            check_new_name(name)
+            if not name.isprintable():
+                message = f"The name {format_name(name)} has characters in it that cannot be seen."
+                raise ToolRefused(message, hint="Choose a name of letters, digits and ordinary signs.")
 
     def check_writable(self, entry: PathEntry) -> None:
         """Raise `ToolRefused` if this entry may not be changed."""
@@ -433,12 +428,9 @@ class RootFolder:
             for descriptor in made:
                 os.close(descriptor)
 
-    def _get_root_spellings(self) -> tuple[str, ...]:
+    def get_root_spellings(self) -> tuple[str, ...]:
         """Return the possible prefixes of an absolute path to the root: as configured, and resolved."""
         return tuple(dict.fromkeys((str(self.root), os.path.realpath(self.root))))
-
-    def parse_link_target(self, target: str) -> tuple[str, ...] | None:
-        return parse_link(target, self._get_root_spellings())
 
 
 class _PathResolver:
@@ -474,7 +466,7 @@ class _PathResolver:
             elif not waiting:
                 return self._build_entry(name)
             else:
-                self._enter(name)
+                self._stack.append((name, os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self._folder)))
         return self._build_entry(SELF_NAME)
 
     @property
@@ -486,9 +478,6 @@ class _PathResolver:
             return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
-
-    def _enter(self, name: str) -> None:
-        self._stack.append((name, os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self._folder)))
 
     def _go_to_parent(self) -> None:
         if len(self._stack) == 1:
@@ -505,7 +494,7 @@ class _PathResolver:
             message = f"{self._path[:200]} goes through more than {MAX_LINKS} links."
             raise ToolRefused(message, hint="They may lead in a circle.")
         target = os.readlink(name, dir_fd=self._folder)
-        names = self._root_folder.parse_link_target(target)
+        names = parse_link(target, self._root_folder.get_root_spellings())
         if names is None:
             raise build_outside_error(self._path)
         if target.startswith("/"):

@@ -199,21 +199,18 @@ class RunningCommand:
         `started` is called when it runs. Raises `ToolRefused` if it cannot be started.
         """
         try:
-            await self._run_command(root_folder, on_started)
+            try:
+                # The watchdog ends processes with this mark if this process is killed.
+                await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)
+                await self._run_with_scratch(root_folder, on_started)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(watchdog_client.remove_mark, self.mark)
         finally:
             self.ended = time.monotonic()
             if self.end_reason == "running":
                 self.end_reason = "stopped"
             self.finished.set()
-
-    async def _run_command(self, root_folder: RootFolder, on_started: Callable[[], None]) -> None:
-        try:
-            # The watchdog ends processes with this mark if this process is killed.
-            await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)
-            await self._run_with_scratch(root_folder, on_started)
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(watchdog_client.remove_mark, self.mark)
 
     async def _run_with_scratch(self, root_folder: RootFolder, on_started: Callable[[], None]) -> None:
         kind: SandboxKind = (
@@ -342,7 +339,9 @@ class BackgroundJobs(TaskOwner):
         job = BackgroundJob(f"job-{self._count}", owner, command, anyio.CancelScope())
         await self._tasks.start(self._run_job, job)
         self._jobs[job.id] = job
-        self._forget_oldest()
+        over = [job.id for job in self._jobs.values() if job.command.finished.is_set()]
+        for name in over[: max(0, len(over) - MAX_JOBS_KEPT)]:
+            del self._jobs[name]
         return job
 
     async def _run_job(self, job: BackgroundJob, *, task_status: TaskStatus[None]) -> None:
@@ -378,8 +377,3 @@ class BackgroundJobs(TaskOwner):
         """End the job with all its child processes."""
         job.scope.cancel()
         await job.command.finished.wait()
-
-    def _forget_oldest(self) -> None:
-        over = [job.id for job in self._jobs.values() if job.command.finished.is_set()]
-        for name in over[: max(0, len(over) - MAX_JOBS_KEPT)]:
-            del self._jobs[name]

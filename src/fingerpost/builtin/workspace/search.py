@@ -68,7 +68,7 @@ class LiteralFinder:
 
     def find_lines(self, text: str, limit: int) -> list[int]:
         found: list[int] = []
-        text = text if self._match_case else _fold_case(text)
+        text = text if self._match_case else (text.lower() if text.isascii() else text.casefold())
         at, line, counted = self._find_next(text, 0), 0, 0
         while at >= 0 and len(found) < limit:
             line += text.count("\n", counted, at)
@@ -80,10 +80,6 @@ class LiteralFinder:
 
     def _find_next(self, text: str, start: int) -> int:
         return min((at for form in self._forms if (at := text.find(form, start)) >= 0), default=-1)
-
-
-def _fold_case(text: str) -> str:
-    return text.lower() if text.isascii() else text.casefold()
 
 
 _WORKER_PROGRAM: Final = Path(__file__).with_name("pattern_worker.py")
@@ -217,7 +213,16 @@ def search_text(workspace: WorkspaceContext, query: TextQuery) -> str:
         lines = _search_files(
             workspace, query, LiteralFinder(query.query, match_case=query.match_case), walking, tally
         )
-    return "\n".join((_format_summary(query, walking, tally), *lines))
+    where = "" if query.path in (".", "") else f" below {query.path}"
+    count = f"{tally.shown} lines in {tally.matching} files" if tally.shown else "No line"
+    notes = [f"{tally.files} files were searched{where}"]
+    if tally.cut:
+        notes.append(f"more than {query.limit}: narrow it down, or raise `limit`")
+    if tally.large:
+        notes.append(f"{tally.large} files above {MAX_GREP_FILE_BYTES // 2**20} MiB were passed over")
+    if walking.stop_reason:
+        notes.append(walking.stop_reason)
+    return "\n".join((f"[{count} with {query.query[:100]!r}; {'; '.join(notes)}]", *lines))
 
 
 def _search_files(
@@ -311,19 +316,6 @@ def _has_nul(data: bytes) -> bool:
 def _shorten_line(line: str) -> str:
     line = line.rstrip("\r")
     return line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}…"
-
-
-def _format_summary(query: TextQuery, walk: FolderWalk, counts: _SearchCounts) -> str:
-    where = "" if query.path in (".", "") else f" below {query.path}"
-    count = f"{counts.shown} lines in {counts.matching} files" if counts.shown else "No line"
-    notes = [f"{counts.files} files were searched{where}"]
-    if counts.cut:
-        notes.append(f"more than {query.limit}: narrow it down, or raise `limit`")
-    if counts.large:
-        notes.append(f"{counts.large} files above {MAX_GREP_FILE_BYTES // 2**20} MiB were passed over")
-    if walk.stop_reason:
-        notes.append(walk.stop_reason)
-    return f"[{count} with {query.query[:100]!r}; {'; '.join(notes)}]"
 
 
 MAX_INDEXED_FILE_BYTES: Final = 512 * 1024  # larger files are skipped

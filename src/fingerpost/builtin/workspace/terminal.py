@@ -89,7 +89,12 @@ class Terminal:
         await anyio.to_thread.run_sync(self._check_and_record_writes, words, folder, caller)
         running = self._build_command(words, folder, seconds, is_elevated=is_elevated)
         await running.run(self.workspace.root_folder)
-        return ToolReply(_render_finished(running), failed=running.timed_out)
+        output = running.output
+        lost = output.written - len(output.read_tail())
+        heading = f"$ {shlex.join(running.words)}\n[{running.end_reason}, {running.duration:.2f} s]"
+        if lost > 0:
+            heading += f"\n[the first {lost} bytes of its output were not kept]"
+        return ToolReply(f"{heading}\n{output.read_text()}".rstrip("\n"), failed=running.timed_out)
 
     async def run_background(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """Start a command in the background and return at once."""
@@ -248,12 +253,3 @@ def _build_job_data(job: BackgroundJob) -> JsonObject:
 def _describe_job(job: BackgroundJob) -> str:
     running = job.command
     return f"{job.id}: {running.end_reason}, {running.duration:.1f} s: {shlex.join(running.words)}"
-
-
-def _render_finished(command: RunningCommand) -> str:
-    output = command.output
-    lost = output.written - len(output.read_tail())
-    heading = f"$ {shlex.join(command.words)}\n[{command.end_reason}, {command.duration:.2f} s]"
-    if lost > 0:
-        heading += f"\n[the first {lost} bytes of its output were not kept]"
-    return f"{heading}\n{output.read_text()}".rstrip("\n")

@@ -336,7 +336,19 @@ def build_tools(context: FileContext, terminal: Terminal) -> tuple[BuiltinTool, 
             lambda given: "read_range" if given.has("start_line") or given.has("end_line") else "read_file",
         ),
         _build_file_tool(context, WRITE, lambda _: "write_file"),
-        _build_ai_execute(context, terminal),
+        DEFINITIONS.build_tool(
+            EXECUTE,
+            lambda arguments, caller: terminal.run_command(ToolArguments(EXECUTE, arguments), caller),
+            Effect.DESTROY,
+            description=_describe_commands(context, EXECUTE),
+            get_grant_reason=lambda arguments: terminal.get_grant_reason(ToolArguments(EXECUTE, arguments)),
+            check=lambda arguments: terminal.check_arguments(ToolArguments(EXECUTE, arguments)),
+            check_feasibility=lambda arguments: terminal.check_feasible(ToolArguments(EXECUTE, arguments)),
+            knowledge={
+                "effect": get_terminal_effect(context, Effect.WRITE),
+                **_get_command_timeouts(context),
+            },
+        ),
         _build_run_tests(context, terminal),
         _build_search_tool(context, SEARCH_TOOL, "grep_search"),
         _build_search_tool(context, QUERY, "semantic_search"),
@@ -374,11 +386,6 @@ async def _check_feasible(context: FileContext, args: ToolArguments) -> None:
     await anyio.to_thread.run_sync(check_feasible, context, args)
 
 
-def _build_call_context(context: FileContext, caller: ToolCaller) -> FileContext:
-    """Return the context of a call. Only a granted call may access paths outside the folder."""
-    return replace(context, workspace=context.workspace.with_outside_access()) if caller.granted else context
-
-
 async def _get_grant_reason(context: FileContext, args: ToolArguments) -> str:
     if not context.workspace.settings.outside:
         return ""
@@ -386,7 +393,9 @@ async def _get_grant_reason(context: FileContext, args: ToolArguments) -> str:
 
 
 async def _run_operation(context: FileContext, args: ToolArguments, caller: ToolCaller) -> ToolReply:
-    context, operation = _build_call_context(context, caller), OPERATIONS[args.operation]
+    operation = OPERATIONS[args.operation]
+    if caller.granted:  # only a granted call may access paths outside the folder
+        context = replace(context, workspace=context.workspace.with_outside_access())
     run_mode = context.workspace.switches.get_write_mode(dry_run=args.get_flag("dry_run"))
     if operation.effect is not Effect.READ and not run_mode.is_dry_run:
         await anyio.to_thread.run_sync(record_writes, context.workspace, args)
@@ -488,21 +497,6 @@ def _build_file_tool(
         get_grant_reason=lambda arguments: _get_grant_reason(context, get_arguments(arguments)),
         knowledge={"effect": get_file_effect(context, effect)},
     )
-
-
-def _build_ai_execute(context: FileContext, terminal: Terminal) -> BuiltinTool:
-    return DEFINITIONS.build_tool(
-        EXECUTE,
-        lambda arguments, caller: terminal.run_command(ToolArguments(EXECUTE, arguments), caller),
-        Effect.DESTROY,
-        description=_describe_commands(context, EXECUTE),
-        get_grant_reason=lambda arguments: terminal.get_grant_reason(ToolArguments(EXECUTE, arguments)),
-        check=lambda arguments: terminal.check_arguments(ToolArguments(EXECUTE, arguments)),
-        check_feasibility=lambda arguments: terminal.check_feasible(ToolArguments(EXECUTE, arguments)),
-        knowledge={
-            "effect": get_terminal_effect(context, Effect.WRITE), **_get_command_timeouts(context)
-        },
-    )  # fmt: skip
 
 
 def _build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:

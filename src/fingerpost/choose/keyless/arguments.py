@@ -725,7 +725,11 @@ def assign_search_phrase(state: FillState, card: ToolCard, patterns: tuple[re.Pa
     phrase = _clean_phrase(phrase, card) if phrase is not None else None
     if (
         phrase is None
-        or _contains_day(state, start, phrase)
+        # A date in "mail from last week" is a condition.
+        or any(
+            value.kind in (ValueKind.DATE, ValueKind.MOMENT) and start <= value.start < start + len(phrase)
+            for value in state.values
+        )
         or any(value.kind in _THING_KINDS and value.text != phrase for value in state.get_free_values())
     ):
         return
@@ -776,14 +780,6 @@ def _clean_phrase(text: str, card: ToolCard) -> str | None:
     return text if (text.count('"') % 2 == 0 and "`" not in text) else None
 
 
-def _contains_day(state: FillState, start: int, text: str) -> bool:
-    """Return whether the phrase contains a date: in "mail from last week" it is a condition."""
-    return any(
-        value.kind in (ValueKind.DATE, ValueKind.MOMENT) and start <= value.start < start + len(text)
-        for value in state.values
-    )
-
-
 _LOCAL_ZONE_NOTE = prepare_re(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
 _SPOKEN_WORD = prepare_re(r"[^\W_]+(?:['’][^\W_]+)*")
 # A request with only these words asks for the local time.
@@ -823,7 +819,12 @@ def fill_arguments(
     is stands for one that the request does not name.
     """
     request = (need or text)[:MAX_REQUEST_LENGTH]
-    state = _build_fill_state(card, request, signals, today)
+    slots = build_slots(card)
+    found = extract_values(request, signals, today)
+    values = tuple(
+        sorted((*found, *find_option_values(request, slots, found)), key=lambda value: value.start)
+    )
+    state = FillState(text=request, slots=slots, values=values)
     assign_arguments(state, card)
     _assign_local_zone(state, zone)
     _assign_paths(state, card, paths or ServerPaths())
@@ -916,13 +917,6 @@ def assign_arguments(state: FillState, card: ToolCard) -> None:
     drop_partial_groups(state)
     _assign_path_by_name(state)
     assign_search_phrase(state, card, (_SEARCH_WHERE, _SEARCH_HEBREW, _SEARCH_FOR, _SEARCH_ABOUT))
-
-
-def _build_fill_state(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
-    slots = build_slots(card)
-    found = extract_values(text, signals, today)
-    values = tuple(sorted((*found, *find_option_values(text, slots, found)), key=lambda value: value.start))
-    return FillState(text=text, slots=slots, values=values)
 
 
 def _assign_local_zone(state: FillState, zone: str | None) -> None:
@@ -1026,22 +1020,18 @@ def build_filled_arguments(state: FillState, signals: Signals) -> FilledArgument
         for slot in state.slots
         if slot.required and slot.name not in state.assigned
     )
+    denied = {value.start for value in state.values if value.denied}
     return FilledArguments(
         arguments={name: taken.argument for name, taken in state.assigned.items()},
         missing=missing,
         reasons={name: taken.reason for name, taken in state.assigned.items()},
-        unused_entities=_find_unused_entities(state, signals),
+        unused_entities=tuple(
+            entity
+            for entity, start in locate_entities(state.text, signals.entities)
+            if start not in denied and state.is_free(start, start + len(entity.text))
+        ),
         operation=state.operation,
         excluded_count=len(
             {value.start for value in state.values if value.denied and value.kind is not ValueKind.OPTION}
         ),
-    )
-
-
-def _find_unused_entities(state: FillState, signals: Signals) -> tuple[Entity, ...]:
-    denied = {value.start for value in state.values if value.denied}
-    return tuple(
-        entity
-        for entity, start in locate_entities(state.text, signals.entities)
-        if start not in denied and state.is_free(start, start + len(entity.text))
     )

@@ -30,7 +30,6 @@ from fingerpost.choose.keyless.tables import ORDINARY_WORDS, get_example, get_no
 from fingerpost.choose.keyless.values import ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import (
-    Candidate,
     Effect,
     EntityKind,
     Json,
@@ -65,7 +64,12 @@ def build_missing_question(
     if len(missing) == 1:
         name, about, hint = _describe_missing(missing[0], slots.get(missing[0].name), card, phrases)
         detail = f"{name}: {about}{hint}" if about else f"{name}{hint}"
-        text = phrases["one"].format(tool=tool, noun=_build_noun(missing[0].name), detail=detail)
+        words = [*split_words(to_short_line(missing[0].name, MAX_SHOWN_NAME_LENGTH))]
+        while len(words) > 1 and words[-1] in _EMPTY_NOUNS:
+            words.pop()
+        text = phrases["one"].format(
+            tool=tool, noun=" ".join(get_noun(word) for word in words) or "value", detail=detail
+        )
     else:
         lines: list[str] = []
         for one in missing:
@@ -73,14 +77,6 @@ def build_missing_question(
             lines.append(f"- {name} ({about}){hint}" if about else f"- {name}{hint}")
         text = "\n".join([phrases["many"].format(tool=tool), *lines, phrases["how"]])
     return Question(text=text, tool=card.key, missing=missing)
-
-
-def _build_noun(name: str) -> str:
-    """Return what a parameter asks for: `repo_path` gives "repository"."""
-    words = [*split_words(to_short_line(name, MAX_SHOWN_NAME_LENGTH))]
-    while len(words) > 1 and words[-1] in _EMPTY_NOUNS:
-        words.pop()
-    return " ".join(get_noun(word) for word in words) or "value"
 
 
 def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
@@ -94,14 +90,6 @@ def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en")
     return Question(
         text="\n".join([phrases["which"], *lines]), missing=(MissingArgument(name="tool", options=keys),)
     )
-
-
-def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
-    """Build the question that confirms a destructive tool."""
-    phrases = get_phrases(language)
-    # `Question.tool` stays empty: the answer chooses the tool and does not fill its arguments.
-    wanted = MissingArgument(name="tool", options=(card.key,))
-    return Question(text=phrases["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
 
 
 def to_short_line(text: str, max_length: int = MAX_DESCRIPTION_LENGTH) -> str:
@@ -316,12 +304,8 @@ def _build_options(
             score=candidate.score,
         )
         for candidate in narrowing.shortlist.offered
-        if (card := cards.get(candidate.tool)) is not None and _serves_need(candidate, need, needs)
+        if (card := cards.get(candidate.tool)) is not None and (len(needs) < 2 or candidate.need == need)
     )
-
-
-def _serves_need(candidate: Candidate, need: int, needs: tuple[str, ...]) -> bool:
-    return len(needs) < 2 or candidate.need == need
 
 
 def _find_named_option(narrowing: Narrowing, options: tuple[ToolOption, ...]) -> ToolOption | None:
@@ -486,7 +470,12 @@ def _find_rivals(chosen: ToolOption, near: list[ToolOption], *, asks: bool) -> l
 
 
 def _build_confirmation_choice(chosen: ToolOption, language: str) -> KeylessChoice:
-    question = build_confirm_question(chosen.card, language)
+    phrases = get_phrases(language)
+    # `Question.tool` stays empty: the answer chooses the tool and does not fill its arguments.
+    wanted = MissingArgument(name="tool", options=(chosen.card.key,))
+    question = Question(
+        text=phrases["confirm"].format(tool=to_short_line(chosen.card.key)), missing=(wanted,)
+    )
     return KeylessChoice(option=None, reason=_DESTRUCTIVE_REASON, alternatives=(chosen,), question=question)
 
 

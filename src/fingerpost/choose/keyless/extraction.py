@@ -33,11 +33,6 @@ _MORNING = prepare_re(r"^ (?:in the morning|בבוקר)\b")
 _EVENING = prepare_re(r"^ (?:in the (?:afternoon|evening)|at night|בערב|אחר הצהריים|אחה\"צ)\b")
 
 
-def is_datetime(text: str) -> bool:
-    """Return whether the text is an ISO date with a time."""
-    return _ISO_DATETIME.fullmatch(text) is not None
-
-
 def parse_time(text: str, behind: str = "") -> str | None:
     """Return the time as HH:MM, or None. `behind` is the text after it ("in the evening")."""
     words = " ".join(text[:MAX_DATE_LENGTH].lower().split())
@@ -336,7 +331,7 @@ def _convert_entity(entity: Entity, start: int, text: str, today: date) -> Reque
             return bare
         case EntityKind.NUMBER:
             return _parse_number(bare, text)
-        case EntityKind.DATE if is_datetime(entity.text):
+        case EntityKind.DATE if _ISO_DATETIME.fullmatch(entity.text) is not None:
             return replace(bare, kind=ValueKind.MOMENT)
         case EntityKind.DATE:
             return replace(bare, kind=ValueKind.DATE, reading=parse_day(entity.text, today))

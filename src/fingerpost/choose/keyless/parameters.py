@@ -93,17 +93,6 @@ class Parameter:
         return enough and all(self.shape.accepts(item) for item in value)
 
 
-def parse_parameters(card: ToolCard) -> tuple[Parameter, ...]:
-    """Return the tool's parameters, required ones first, each group in schema order."""
-    schema = _as_object(card.definition.get("inputSchema"))
-    properties, required = get_properties(schema), get_required(schema)
-    # Required ones come first, so that the limit never cuts them off.
-    names = sorted(properties, key=lambda name: name not in required)[:MAX_PARAMETERS]
-    return tuple(
-        _parse_parameter(name, _as_object(properties[name]), schema, name in required) for name in names
-    )
-
-
 def _parse_parameter(name: str, prop: JsonObject, root: JsonObject, required: bool) -> Parameter:
     described = prop.get("description")
     resolved = _resolve(prop, root)
@@ -244,7 +233,13 @@ class ParameterSlot:
 
 def build_slots(card: ToolCard) -> tuple[ParameterSlot, ...]:
     """Return a slot for each of the tool's parameters."""
-    known = parse_parameters(card)
+    schema = _as_object(card.definition.get("inputSchema"))
+    properties, required = get_properties(schema), get_required(schema)
+    # Required ones come first, so that the limit never cuts them off.
+    names = sorted(properties, key=lambda name: name not in required)[:MAX_PARAMETERS]
+    known = tuple(
+        _parse_parameter(name, _as_object(properties[name]), schema, name in required) for name in names
+    )
     listed = " ".join(option for parameter in known for option in parameter.shape.options)
     words = (*split_words(card.name), *split_words(card.description[:400]), *split_words(listed))
     tool_words = frozenset(to_singular(word) for word in words)
@@ -518,7 +513,9 @@ def convert_value(slot: ParameterSlot, value: RequestValue) -> Json:
 
 def _convert_by_kind(slot: ParameterSlot, value: RequestValue) -> Json:
     if slot.options:
-        return _convert_option(slot, value)
+        if value.kind is ValueKind.LANGUAGE and ValueKind.LANGUAGE in slot.kinds:
+            return value.reading if value.reading in slot.options else None
+        return value.reading if value.kind is ValueKind.OPTION and value.reading in slot.options else None
     if slot.is_number:
         return convert_number(slot, value) if value.kind in (ValueKind.NUMBER, ValueKind.ID) else None
     if value.kind is ValueKind.TEXT and slot.is_text:
@@ -532,12 +529,6 @@ def _convert_by_kind(slot: ParameterSlot, value: RequestValue) -> Json:
     if value.kind not in slot.kinds and not (value.kind is ValueKind.ID and ValueKind.REVISION in slot.kinds):
         return None
     return _CONVERTERS[value.kind](slot, value) if value.kind in _CONVERTERS else value.reading
-
-
-def _convert_option(slot: ParameterSlot, value: RequestValue) -> Json:
-    if value.kind is ValueKind.LANGUAGE and ValueKind.LANGUAGE in slot.kinds:
-        return value.reading if value.reading in slot.options else None
-    return value.reading if value.kind is ValueKind.OPTION and value.reading in slot.options else None
 
 
 def _convert_url(slot: ParameterSlot, value: RequestValue) -> Json:

@@ -58,7 +58,21 @@ def find_calls(value: object, names: WrittenToolNames, *, depth: int = 0) -> tup
     if depth > _MAX_NESTING:
         return ()
     if isinstance(value, list):
-        return _find_calls_in_list(cast("Sequence[object]", value), names, depth)
+        values = cast("Sequence[object]", value)
+        if (
+            len(values) == 2
+            and isinstance(values[0], str)
+            and isinstance(values[1], dict)
+            and names.is_known(values[0])
+        ):
+            return (WrittenCall(name=values[0], arguments=parse_json_arguments(cast("object", values[1]))),)
+        found: list[WrittenCall] = []
+        for value in values[:MAX_CALLS]:
+            calls = find_calls(value, names, depth=depth + 1)
+            if not calls:
+                return ()
+            found.extend(calls)
+        return tuple(found)
     if not isinstance(value, dict) or not value:
         return ()
     entries = {fold_key(str(key)): item for key, item in cast("Mapping[object, object]", value).items()}
@@ -69,25 +83,6 @@ def find_calls(value: object, names: WrittenToolNames, *, depth: int = 0) -> tup
     if not entries.keys() <= CALL_KEYS:
         return ()
     return _find_wrapped_calls(entries, names, depth) or _parse_plain_call(entries)
-
-
-def _find_calls_in_list(
-    values: Sequence[object], names: WrittenToolNames, depth: int
-) -> tuple[WrittenCall, ...]:
-    if (
-        len(values) == 2
-        and isinstance(values[0], str)
-        and isinstance(values[1], dict)
-        and names.is_known(values[0])
-    ):
-        return (WrittenCall(name=values[0], arguments=parse_json_arguments(cast("object", values[1]))),)
-    found: list[WrittenCall] = []
-    for value in values[:MAX_CALLS]:
-        calls = find_calls(value, names, depth=depth + 1)
-        if not calls:
-            return ()
-        found.extend(calls)
-    return tuple(found)
 
 
 def _parse_call_named_by_key(value: Mapping[object, object], names: WrittenToolNames) -> WrittenCall | None:
@@ -126,8 +121,9 @@ def _parse_plain_call(entries: Mapping[str, object]) -> tuple[WrittenCall, ...]:
     arguments: JsonObject | None = parse_json_arguments(entries[given]) if given is not None else {}
     if arguments is None and not is_distinctive(written):
         return ()
-    if arguments is not None and _is_parameter_schema(arguments):
-        return ()
+    properties = None if arguments is None else arguments.get("properties")
+    if isinstance(properties, dict) or (arguments is not None and arguments.get("type") == "object"):
+        return ()  # the parameters of a definition, not the arguments of a call
     whole = arguments is not None or given in WORDS["sure argument keys"]
     explicit = given is not None and whole and _TOOL_NAME.fullmatch(written) is not None
     sure = (
@@ -152,11 +148,6 @@ def parse_json_arguments(value: object) -> JsonObject | None:
     return cast("dict[str, Json]", value)
 
 
-def _is_parameter_schema(arguments: JsonObject) -> bool:
-    """Return whether these are the parameters of a definition and not the arguments of a call."""
-    return isinstance(arguments.get("properties"), dict) or arguments.get("type") == "object"
-
-
 MAX_PROGRAM_LENGTH: Final = 16_000
 _MAX_LITERAL_DEPTH: Final = 60
 _MAX_BRACKETS: Final = 10 * _MAX_LITERAL_DEPTH
@@ -179,17 +170,6 @@ def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
     program = "\n".join(line[3:].removeprefix(" ") for line in lines)
     calls = map(_parse_call_node, _parse_values(program, ast.Expr, ast.Assign))
     return tuple(call for call in calls if call is not None)
-
-
-def parse_literal(text: str) -> object:
-    """Parse a Python literal, or return None."""
-    tree = _parse_python(text)
-    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
-        return None
-    try:
-        return ast.literal_eval(tree.body[0].value)
-    except _LITERAL_ERRORS:
-        return None
 
 
 def _parse_values(text: str, *kinds: type[ast.Expr | ast.Assign]) -> list[ast.expr]:
@@ -288,18 +268,14 @@ class BracketReader:
             pattern = _INSIDE_STRING[self._quote] if self._quote else self._outside
             found = pattern.search(text, self.at)
             if found is None:
-                self._skip_rest(text, final=final)
+                waits = self._quote and text.endswith("\\") and not final
+                self.at = max(self.at, len(text) - 1) if waits else len(text)
                 return None
             if found[0] == "<" and found.end() == len(text) and not final:
                 self.at = found.start()
                 return None
             if self._handle_sign(found, text):
                 return self.at
-
-    def _skip_rest(self, text: str, *, final: bool) -> None:
-        # A backslash at the end belongs to the next character, which has not arrived yet.
-        waits = self._quote and text.endswith("\\") and not final
-        self.at = max(self.at, len(text) - 1) if waits else len(text)
 
     def _handle_sign(self, found: re.Match[str], text: str) -> bool:
         sign = found[0]
@@ -365,12 +341,18 @@ def parse_calls(block: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
     # A name alone counts only when no other parser finds arguments.
     if found and any(call.arguments for call in found):
         return found
-    return (
-        _parse_tag_calls(text, names)
-        or found
-        or _parse_program_in_text(text, names)
-        or _parse_name_only(text, names)
-    )
+    marks = [(found.start(), found[1]) for found in _NAMED_TAG.finditer(text)][:MAX_CALLS]
+    if not marks:
+        marks = [
+            (found.start(), found[0]) for found in _NAME_WORD.finditer(text[:400]) if names.is_known(found[0])
+        ][:1]
+    calls: list[WrittenCall] = []
+    for index, (start, name) in enumerate(marks[:MAX_CALLS]):
+        end = marks[index + 1][0] if index + 1 < len(marks) else len(text)
+        arguments = _parse_tag_arguments(text[start:end], name)
+        if arguments is not None:
+            calls.append(WrittenCall(name=name, arguments=arguments))
+    return tuple(calls) or found or _parse_program_in_text(text, names) or _parse_name_only(text, names)
 
 
 def cut_at_observation(block: str) -> str:
@@ -386,7 +368,13 @@ def parse_json_value(text: str) -> object:
             return parse_strict_json(candidate, control_characters=True)
         except ValueError:
             continue
-    return parse_literal(text)
+    tree = _parse_python(text)
+    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+        return None
+    try:
+        return ast.literal_eval(tree.body[0].value)
+    except _LITERAL_ERRORS:
+        return None
 
 
 def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCall]:
@@ -405,7 +393,8 @@ def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCal
             continue
         calls = find_calls(value, names)
         if not calls and isinstance(value, dict):
-            name = _find_last_name(text[behind : opening.start()], names)
+            words = [found[0] for found in _NAME_WORD.finditer(text[behind : opening.start()][-400:])]
+            name = next((word for word in reversed(words) if names.is_known(word)), "")
             calls = (
                 (WrittenCall(name=name, arguments=parse_json_arguments(cast("object", value))),)
                 if name
@@ -423,28 +412,6 @@ def _parse_value_at(text: str, start: int) -> tuple[object, int]:
     except (ValueError, RecursionError):
         end = find_value_end(text, start, final=True)
     return (None, start) if end is None else (parse_json_value(text[start:end]), end)
-
-
-def _find_last_name(text: str, names: WrittenToolNames) -> str:
-    """Return the last known tool name in the text."""
-    words = [found[0] for found in _NAME_WORD.finditer(text[-400:])]
-    return next((word for word in reversed(words) if names.is_known(word)), "")
-
-
-def _parse_tag_calls(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
-    """Return one call per named tag, with the parameters after it."""
-    marks = [(found.start(), found[1]) for found in _NAMED_TAG.finditer(text)][:MAX_CALLS]
-    if not marks:
-        marks = [
-            (found.start(), found[0]) for found in _NAME_WORD.finditer(text[:400]) if names.is_known(found[0])
-        ][:1]
-    calls: list[WrittenCall] = []
-    for index, (start, name) in enumerate(marks[:MAX_CALLS]):
-        end = marks[index + 1][0] if index + 1 < len(marks) else len(text)
-        arguments = _parse_tag_arguments(text[start:end], name)
-        if arguments is not None:
-            calls.append(WrittenCall(name=name, arguments=arguments))
-    return tuple(calls)
 
 
 def _parse_tag_arguments(text: str, name: str) -> JsonObject | None:

@@ -193,7 +193,21 @@ def _create_mode(marker: SyntaxMarker) -> HiddenMode | None:
 def examine_open_marker(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
     """Hide a certain marker. If the request is about tool syntax, hide it only if it calls a known tool."""
     if position.is_about_syntax:
-        return _examine_as_subject(position, end, marker)
+        if marker.kind is not MarkerKind.BLOCK:
+            return ShowUntil(end)
+        mode = MarkedCall(marker.closer)
+        text = position.text[: position.limit]
+        at, done = end, False
+        while not done:
+            to, done = mode.step(text, at, final=position.is_closed)
+            if to == at and not done:
+                raise MoreTextNeeded
+            at = to
+        calls = parse_calls(text[position.at : at], position.names)
+        if any(position.names.is_known(call.name) for call in calls):
+            return HideUntil(at, marker.syntax)
+        # Do not show an unclosed block as a whole: a call may follow inside it.
+        return ShowUntil(at if at < position.limit or position.final else min(at, end + _MAX_UNSEEN_LENGTH))
     without_calls = marker.is_result or marker.kind is MarkerKind.TURN
     return HideUntil(
         end,
@@ -202,24 +216,6 @@ def examine_open_marker(position: ScanPosition, end: int, marker: SyntaxMarker) 
         is_stray=marker.kind is MarkerKind.ALONE,
         has_no_calls=without_calls,
     )
-
-
-def _examine_as_subject(position: ScanPosition, end: int, marker: SyntaxMarker) -> ScanVerdict:
-    if marker.kind is not MarkerKind.BLOCK:
-        return ShowUntil(end)
-    mode = MarkedCall(marker.closer)
-    text = position.text[: position.limit]
-    at, done = end, False
-    while not done:
-        to, done = mode.step(text, at, final=position.is_closed)
-        if to == at and not done:
-            raise MoreTextNeeded
-        at = to
-    calls = parse_calls(text[position.at : at], position.names)
-    if any(position.names.is_known(call.name) for call in calls):
-        return HideUntil(at, marker.syntax)
-    # Do not show an unclosed block as a whole: a call may follow inside it.
-    return ShowUntil(at if at < position.limit or position.final else min(at, end + _MAX_UNSEEN_LENGTH))
 
 
 def is_quoted_alone(position: ScanPosition, end: int) -> bool:
@@ -251,22 +247,18 @@ def examine_tag(position: ScanPosition) -> ScanVerdict:
         return ShowUntil(position.at + 1)
     found = _TAG.match(position.text, position.at)
     if found is None:
-        return _examine_cut_tag(position, plain)
+        rest, complete = position.look_ahead(position.at + 1, _MAX_TAG_LENGTH)
+        is_open = not re.search(r"[<>]", rest)
+        if is_open and not complete:
+            raise MoreTextNeeded
+        if is_open and position.final and STRONG_TAGS.get(plain, "thought") != "thought":
+            return HideUntil(len(position.text), STRONG_TAGS[plain])
+        return ShowUntil(position.at + 1)
     if plain in STRONG_TAGS or (plain == "function" and found[3].lstrip().startswith("=")):
         return _examine_strong_tag(position, found, plain)
     if not found[1]:
         return _examine_weak_tag(position, found, own=own)
     return HideUntil(found.end(), "xml", is_stray=True) if position.follows_hidden else ShowUntil(found.end())
-
-
-def _examine_cut_tag(position: ScanPosition, plain: str) -> ScanVerdict:
-    rest, complete = position.look_ahead(position.at + 1, _MAX_TAG_LENGTH)
-    is_open = not re.search(r"[<>]", rest)
-    if is_open and not complete:
-        raise MoreTextNeeded
-    if is_open and position.final and STRONG_TAGS.get(plain, "thought") != "thought":
-        return HideUntil(len(position.text), STRONG_TAGS[plain])
-    return ShowUntil(position.at + 1)
 
 
 _CALL_AFTER_TAG: Final = prepare_re(r"\s*(?:[{\[<`]|\n|call:)")
@@ -281,7 +273,13 @@ _MENTION_WORDS: Final = prepare_re(
 def _examine_strong_tag(position: ScanPosition, found: re.Match[str], plain: str) -> ScanVerdict:
     syntax = STRONG_TAGS.get(plain, "llama")
     if syntax == "thought":
-        return _examine_thought_tag(position, found)
+        # A reasoning tag counts at the start of a line; inside a sentence it is only a mention.
+        ends_sentence = bool(found[1]) and re.search(r"[.!?…]\s*\Z", position.line) is not None
+        if position.is_about_syntax or not (position.is_line_start or ends_sentence):
+            return ShowUntil(found.end())
+        if found[1]:
+            return HideUntil(found.end(), "thought", is_stray=True)
+        return HideUntil(found.end(), "thought", UntilCloser(build_tag_closer(found[2])))
     is_mention = is_quoted_alone(position, found.end()) or (position.is_about_syntax and bool(found[1]))
     if not is_mention and not found[3].strip():
         is_mention = _is_mentioned(position, found.end(), closing=bool(found[1]), name=found[2])
@@ -321,16 +319,6 @@ def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str)
         prose
         or re.match(r" (?:is|are|was|tags?|marks?|means|opens|starts|הוא|היא|זה|פותח)\b", line) is not None
     )
-
-
-def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
-    """Examine a reasoning tag. It counts at the start of a line; inside a sentence it is only a mention."""
-    ends_sentence = bool(found[1]) and re.search(r"[.!?…]\s*\Z", position.line) is not None
-    if position.is_about_syntax or not (position.is_line_start or ends_sentence):
-        return ShowUntil(found.end())
-    if found[1]:
-        return HideUntil(found.end(), "thought", is_stray=True)
-    return HideUntil(found.end(), "thought", UntilCloser(build_tag_closer(found[2])))
 
 
 _PARAMETER_CHILD: Final = prepare_re(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
@@ -561,7 +549,11 @@ def _examine_bracket_marker(position: ScanPosition, marker: re.Match[str]) -> Sc
     if position.is_about_syntax or (behind.startswith(("(", "]", ":")) and not is_upper_case):
         return ShowUntil(end)
     if word == "think":
-        return _examine_bracketed_thought(position, marker, end)
+        if not marker["word"].isupper() or not position.is_line_start:
+            return ShowUntil(end)
+        if marker["end"]:
+            return HideUntil(end, "thought", is_stray=True)
+        return HideUntil(end, "thought", UntilCloser(re.compile(r"\[/THINK\]")))
     if marker["end"] or word in _MARKER_PARTS:
         is_end = bool(marker["end"]) and (is_upper_case or position.is_line_start)
         is_left = is_end or position.follows_hidden
@@ -581,14 +573,6 @@ def _get_marker_family(marker: str) -> str:
     if re.search("[א-ת]", marker):
         return "hebrew"
     return "mistral" if marker.startswith(("[TOOL_CALLS", "[TOOL_RESULTS", "[AVAILABLE")) else "marker"
-
-
-def _examine_bracketed_thought(position: ScanPosition, marker: re.Match[str], end: int) -> ScanVerdict:
-    if not marker["word"].isupper() or not position.is_line_start:
-        return ShowUntil(end)
-    if marker["end"]:
-        return HideUntil(end, "thought", is_stray=True)
-    return HideUntil(end, "thought", UntilCloser(re.compile(r"\[/THINK\]")))
 
 
 def _examine_bracketed_call(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
@@ -669,7 +653,10 @@ def examine_marker_word(position: ScanPosition) -> ScanVerdict:
     if word.endswith(":"):
         return _examine_inline_label(position, end)
     if word[0] == "✿":
-        return _examine_floret(position, word, end)
+        if "return" in word:
+            return HideUntil(end + (position.read(end, 1) == ":"), "qwen", is_stray=True)
+        is_result = "result" in word
+        return HideUntil(end, "qwen", UntilCloser(_RETURN_WORD) if is_result else MarkedCall(_FLORET_CLOSER))
     if word[0] == "◁":
         closes = "/" in word
         return HideUntil(end, "thought", None if closes else UntilCloser(_THOUGHT_END_WORD), is_stray=closes)
@@ -749,13 +736,6 @@ def examine_decorated_label(position: ScanPosition) -> ScanVerdict | None:
     if not complete and any(matches):
         raise MoreTextNeeded
     return None
-
-
-def _examine_floret(position: ScanPosition, word: str, end: int) -> ScanVerdict:
-    if "return" in word:
-        return HideUntil(end + (position.read(end, 1) == ":"), "qwen", is_stray=True)
-    is_result = "result" in word
-    return HideUntil(end, "qwen", UntilCloser(_RETURN_WORD) if is_result else MarkedCall(_FLORET_CLOSER))
 
 
 def _examine_address(position: ScanPosition, end: int) -> ScanVerdict:

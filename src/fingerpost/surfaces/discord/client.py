@@ -96,8 +96,13 @@ class DiscordBot(discord.Client):
         person = build_person(message.author, message.guild)
         if not await self._is_addressed(message, person) or not await self._is_answered(person, message):
             return
+        text = message.content
+        for user in message.mentions:
+            own = self.user is not None and user.id == self.user.id
+            for written in (f"<@{user.id}>", f"<@!{user.id}>"):
+                text = text.replace(written, "" if own else f"@{user.name}")
         await self.connector.answer_message(
-            IncomingMessage(message=message, person=person, text=self._get_text(message))
+            IncomingMessage(message=message, person=person, text=text.strip())
         )
 
     async def _is_addressed(self, message: discord.Message, person: DiscordPerson) -> bool:
@@ -144,15 +149,6 @@ class DiscordBot(discord.Client):
             if is_allowed(settings, build_person(member, guild)):
                 return True
         return False
-
-    def _get_text(self, message: discord.Message) -> str:
-        """Return the text without the bot's mention, and with names instead of ids."""
-        text = message.content
-        for user in message.mentions:
-            own = self.user is not None and user.id == self.user.id
-            for written in (f"<@{user.id}>", f"<@!{user.id}>"):
-                text = text.replace(written, "" if own else f"@{user.name}")
-        return text.strip()
 
     async def handle_press(self, interaction: Interaction, action: ButtonAction, pending_id: str) -> None:
         """Handle a button press for a waiting call."""

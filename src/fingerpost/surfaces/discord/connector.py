@@ -115,10 +115,6 @@ class DiscordConversation:
     askers: frozenset[str] = frozenset()
     asked: tuple[Route, ...] = ()  # open questions, each to the caller of its request
 
-    def get_question(self, caller: str) -> Route | None:
-        """Return the open question to this caller, or None."""
-        return next((each for each in self.asked if each.packet.header.caller == caller), None)
-
 
 class DiscordConversations:
     """The conversations of the connector."""
@@ -271,7 +267,7 @@ class DiscordConnector:
         options = RouteOptions(
             history=state.history, conversation=conversation, caller=caller, profile=self._settings.profile
         )
-        asked = state.get_question(caller)
+        asked = next((each for each in state.asked if each.packet.header.caller == caller), None)
         route = await self._run_with_progress(
             progress, conversation, lambda: self._route_text(asked, text, options)
         )

@@ -134,7 +134,10 @@ def _find_cut(text: str, start: int, limit: int, fences: tuple[_CodeFence, ...])
             break
     else:
         end = _avoid_graphemes(text, start, end)
-    return _avoid_fence_marks(start, end, fences)
+    at = bisect_right(fences, end, key=lambda fence: fence.end)
+    if at == len(fences) or fences[at].start >= end:
+        return end
+    return fences[at].start if fences[at].start > start else fences[at].end
 
 
 def _avoid_graphemes(text: str, start: int, end: int) -> int:
@@ -147,14 +150,6 @@ def _avoid_graphemes(text: str, start: int, end: int) -> int:
         ):
             return position
     return end
-
-
-def _avoid_fence_marks(start: int, end: int, fences: tuple[_CodeFence, ...]) -> int:
-    """Move the cut out of a fence and its language."""
-    at = bisect_right(fences, end, key=lambda fence: fence.end)
-    if at == len(fences) or fences[at].start >= end:
-        return end
-    return fences[at].start if fences[at].start > start else fences[at].end
 
 
 def _build_piece(text: str, start: int, end: int, fences: tuple[_CodeFence, ...]) -> str:
