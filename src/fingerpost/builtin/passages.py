@@ -42,17 +42,13 @@ def get_vector_folder(settings: Settings) -> Path:
 
 def split_windows(heading: str, text: str) -> tuple[str, ...]:
     """Split a passage into windows that fit the encoder."""
-    heading, text = (
-        clean_line(heading, 2000)[-MAX_HEADING_LENGTH:],
-        clean_line(text, WINDOW_LENGTH * MAX_WINDOWS),
-    )
+    heading = clean_line(heading, 2000)[-MAX_HEADING_LENGTH:]
+    text = clean_line(text, WINDOW_LENGTH * MAX_WINDOWS)
     pieces: list[str] = []
     while text:
-        cut = (
-            len(text)
-            if len(text) <= WINDOW_LENGTH
-            else text.rfind(" ", WINDOW_LENGTH // 2, WINDOW_LENGTH) + 1 or WINDOW_LENGTH
-        )
+        cut = len(text)
+        if cut > WINDOW_LENGTH:
+            cut = text.rfind(" ", WINDOW_LENGTH // 2, WINDOW_LENGTH) + 1 or WINDOW_LENGTH
         pieces.append(text[:cut].strip())
         text = text[cut:]
     return tuple(f"{heading}: {piece}" if heading else piece for piece in pieces or ("",))

@@ -91,9 +91,8 @@ def add_builtin_settings(settings: Settings, own: Iterable[BuiltinServer]) -> Se
         return settings
     overrides = (override for server in own for override in server.build_overrides())
     rules = (rule for server in own for rule in server.rules)
-    return settings.model_copy(
-        update={"tools": (*overrides, *settings.tools), "policy": (*settings.policy, *rules)}
-    )
+    update = {"tools": (*overrides, *settings.tools), "policy": (*settings.policy, *rules)}
+    return settings.model_copy(update=update)
 
 
 def _leave_out(settings: Settings, names: Collection[str]) -> Settings:

@@ -199,13 +199,10 @@ class BuiltinTool:
     @property
     def definition(self) -> JsonObject:
         """The MCP definition of the tool."""
-        schema: dict[str, Json] = {
-            "type": "object",
-            "properties": dict(self.properties),
-            "additionalProperties": False,
-        }
+        properties: JsonObject = dict(self.properties)
+        schema: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
         if self.required:
-            schema["required"] = list(self.required)
+            schema = {**schema, "required": list(self.required)}
         definition: dict[str, Json] = {
             "name": self.name,
             "title": self.title,

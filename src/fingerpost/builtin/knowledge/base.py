@@ -31,14 +31,8 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.frozen import copy_fields, frozen
 
 KINDS_BY_SUFFIX: Final[dict[str, NoteKind]] = {
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".mdown": "markdown",
-    ".txt": "text",
-    ".text": "text",
-    ".rst": "text",
-    ".org": "text",
-    ".adoc": "text",
+    **dict.fromkeys((".md", ".markdown", ".mdown"), "markdown"),
+    **dict.fromkeys((".txt", ".text", ".rst", ".org", ".adoc"), "text"),
     ".pdf": "pdf",
 }
 MAX_FILES: Final = 20_000
@@ -443,23 +437,17 @@ class KnowledgeBase:
             note = notes.get(path)
             if note is None or not wanted.issubset(note.tags) or (among and path not in among):
                 return False
+            if folder:
+                return path.startswith(f"{folder}/")
             # Contexts only refer to notes, so a search returns the notes themselves.
-            return (
-                path.startswith(f"{folder}/")
-                if folder
-                else note.folder.casefold() != CONTEXT_FOLDER or bool(among)
-            )
+            return note.folder.casefold() != CONTEXT_FOLDER or bool(among)
 
         hits = self._index.search(query, limit * MAX_HITS_PER_NOTE, within=within)
         good = [hit for hit in hits if hit.score >= MIN_SCORE_SHARE * hits[0].score]
-        return SearchResult(
-            hits=_limit_per_note(good, limit, len(hits) if among else MAX_HITS_PER_NOTE),
-            unread=tuple(
-                note for note in notes.values() if note.problem and (not folder or within(note.path))
-            ),
-            waiting_pdfs=reading,
-            meaning_share=self._index.ready,
-        )
+        best = _limit_per_note(good, limit, len(hits) if among else MAX_HITS_PER_NOTE)
+        unread = (note for note in notes.values() if note.problem and (not folder or within(note.path)))
+        share = self._index.ready
+        return SearchResult(hits=best, unread=tuple(unread), waiting_pdfs=reading, meaning_share=share)
 
     def _wait_for_reading(self) -> int:
         """Wait briefly if little work is left. Return the number of PDF files still to be read."""
@@ -495,9 +483,8 @@ class KnowledgeBase:
             if path is not None:
                 return library.notes[path]
         message = f"There is no note {'/'.join(parts)[:200]!r} in the knowledge base."
-        raise ToolRefused(
-            message, hint="list_kb_directory shows what there is, search_knowledge_base finds it."
-        )
+        hint = "list_kb_directory shows what there is, search_knowledge_base finds it."
+        raise ToolRefused(message, hint=hint)
 
     def read_text(self, note: KnowledgeNote) -> str:
         """Return the current text of a note. Raises `ToolRefused`."""

@@ -117,16 +117,11 @@ def decode_text(content: bytes) -> str | None:
     if found is None:
         return None
     mark, encoding = found
-    if mark:
-        return _normalize_line_ends(content[len(mark) :].decode(encoding, "replace"))
     try:
-        return _normalize_line_ends(content.decode("utf-8"))
+        text = content[len(mark) :].decode(encoding, "replace" if mark else "strict")
     except UnicodeDecodeError:
         # Older Western files. The few bytes that this encoding does not define are replaced.
-        return _normalize_line_ends(content.decode("cp1252", "replace"))
-
-
-def _normalize_line_ends(text: str) -> str:
+        text = content.decode("cp1252", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -401,9 +396,7 @@ def _strip_marks(words: str) -> str:
 
 
 def _find_code_end(lines: Sequence[str], place: int, fence: str) -> int:
-    """Return the number of the last line of the code block that starts at index `place`. Without a closing
-    fence, it is the last line of the note.
-    """
+    """Return the number of the last line of the code block at index `place`, or of the note if it is open."""
     for at in range(place + 1, len(lines)):
         match = _FENCE.match(lines[at])
         if match is not None and match[1].startswith(fence) and not lines[at].strip(" \t`~"):
@@ -469,11 +462,8 @@ def _build_plain_passages(
         above = {level: words for level, words in above.items() if level < heading.level}
         above[heading.level] = heading.text
         start = heading.line + 1  # after the underline
-        yield from pack_passages(
-            path,
-            HEADING_SEPARATOR.join((title, *above.values())),
-            split_paragraphs(lines[start:end], start + 1),
-        )
+        words = HEADING_SEPARATOR.join((title, *above.values()))
+        yield from pack_passages(path, words, split_paragraphs(lines[start:end], start + 1))
 
 
 PDF_TIMEOUT_S: Final = 60.0  # for one file

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, TypeVar, cast
 
 import anyio.to_thread
@@ -84,11 +85,8 @@ class ContextLoader:
         pieces = list(self._build_default(self._base.library))
         if not pieces:
             raise ToolRefused("The knowledge base is empty.", hint="Put notes into its folder.")
-        head = (
-            f"There is no {CONTEXT_FOLDER}/{OWN_CONTEXT_NAME}.md: this "
-            "is the first page and the newest notes."
-        )
-        return _fit_pieces(head, pieces, tokens)
+        missing = f"There is no {CONTEXT_FOLDER}/{OWN_CONTEXT_NAME}.md"
+        return _fit_pieces(f"{missing}: this is the first page and the newest notes.", pieces, tokens)
 
     def load_named(self, name: str, tokens: int) -> str:
         """Return the context with this name. Raises `ToolRefused` if there is none."""
@@ -129,21 +127,15 @@ class ContextLoader:
         near = [to for path in paths for to in (*graph.outgoing.get(path, ()), *graph.incoming.get(path, ()))]
         near = [path for path in dict.fromkeys(near) if path not in paths][:MAX_NEWEST]
         head = f"From the notes on {topic[:200]!r}."
-        return _fit_pieces(
-            head + (f" Linked with them: {', '.join(near)}." if near else ""),
-            pieces,
-            tokens,
-            equal_shares=False,
-        )
+        head += f" Linked with them: {', '.join(near)}." if near else ""
+        return _fit_pieces(head, pieces, tokens, equal_shares=False)
 
     def _load_bundle(self, note: KnowledgeNote, tokens: int) -> str:
         library = self._base.library
         text = self._read_body(note)
         linked = [library.notes[path] for path in library.graph.outgoing.get(note.path, ())[:MAX_NOTES]]
         pieces = [self._build_piece(each) for each in linked]
-        queries = [
-            found[1].strip() for line in text.split("\n") if (found := _SEARCH.match(line)) is not None
-        ]
+        queries = [found[1].strip() for line in text.split("\n") if (found := _SEARCH.match(line))]
         for query in queries[:MAX_NOTES]:
             pieces += [
                 ContextPiece(f"{format_location(hit.passage)} · found for {query!r}", hit.passage.text)
@@ -156,9 +148,8 @@ class ContextLoader:
         return _fit_pieces(f"{describe_note(note)}\n\n{own}{tail}", pieces, tokens)
 
     def _build_piece(self, note: KnowledgeNote) -> ContextPiece:
-        return ContextPiece(
-            describe_note(note), self._read_body(note) if not note.problem or note.pages else ""
-        )
+        body = self._read_body(note) if not note.problem or note.pages else ""
+        return ContextPiece(describe_note(note), body)
 
     def _read_body(self, note: KnowledgeNote) -> str:
         lines = self._base.read_text(note).split("\n")
@@ -171,10 +162,8 @@ class ContextLoader:
             yield self._build_piece(note)
         newest = sorted(readable, key=lambda note: -note.stamp.modified_ns)
         for note in [note for note in newest if note not in first[:1]][:MAX_NEWEST]:
-            yield ContextPiece(
-                f"{describe_note(note)} · changed {format_day(note.stamp.modified_ns)}",
-                self._build_piece(note).text,
-            )
+            title = f"{describe_note(note)} · changed {format_day(note.stamp.modified_ns)}"
+            yield ContextPiece(title, self._build_piece(note).text)
 
 
 def find_contexts(library: NoteLibrary) -> tuple[KnowledgeNote, ...]:
@@ -225,11 +214,7 @@ class KnowledgeTools:
         query = str(arguments["query"])
         limit = _get_number(arguments, "limit", DEFAULT_HITS)
         found = await _run_in_thread(lambda: self._search_notes(query, limit, arguments))
-        if not found.hits:
-            return ToolReply(
-                "\n\n".join((f"No note says anything about {query[:200]!r}.", *list_caveats(found)))
-            )
-        return ToolReply(format_hits(query, found))
+        return ToolReply(format_hits(query, found) if found.hits else _report_no_hits(query, found))
 
     async def read_note(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         path, section = str(arguments["path"]), str(arguments.get("section") or "")
@@ -244,13 +229,9 @@ class KnowledgeTools:
 
     async def get_own_context(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         tokens = _get_number(arguments, "max_tokens", DEFAULT_TOKENS)
-        name = str(arguments.get("name") or "")
-        contexts = self._contexts
-        return ToolReply(
-            await _run_in_thread(
-                lambda: contexts.load_named(name, tokens) if name else contexts.load_own(tokens)
-            )
-        )
+        name, contexts = str(arguments.get("name") or ""), self._contexts
+        load = partial(contexts.load_named, name) if name else contexts.load_own
+        return ToolReply(await _run_in_thread(lambda: load(tokens)))
 
     async def get_context(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         return ToolReply(await _run_in_thread(lambda: self._load_context(arguments)))
@@ -259,33 +240,21 @@ class KnowledgeTools:
         question = str(arguments["question"])
         found = await _run_in_thread(lambda: self._search_notes(question, MAX_SOURCES, arguments))
         if not found.hits:
-            return ToolReply(
-                "\n\n".join((f"No note says anything about {question[:200]!r}.", *list_caveats(found)))
-            )
+            return ToolReply(_report_no_hits(question, found))
         sources = [hit.passage for hit in found.hits]
-        router = self._host.router
-        model = WrittenAnswer()
+        router, model = self._host.router, WrittenAnswer()
         if router is not None and router.models.prime:
             model = await write_answer(router, build_prompt(question, sources), caller)
         answer = keep_cited_sentences(model.text, len(sources))
         if UNANSWERED_TEXT in model.text and not answer.cited:
             near = "\n".join(f"- {format_location(source)} · {source.heading}" for source in sources[:5])
             return ToolReply(f"The notes do not answer this. Nearest to it:\n{near}")
-        by = model.by
+        by = model.by if answer.cited else ""
         if not answer.cited:
-            by = ""
-            answer = await _run_in_thread(
-                lambda: extract_answer(question, found.hits, by_meaning=self._by_meaning)
-            )
-        text = "\n\n".join(
-            (
-                answer.text,
-                format_sources(sources, answer.cited),
-                *_list_remarks(answer, model, by),
-                *list_caveats(found),
-            )
-        )
-        return ToolReply(text)
+            extract = partial(extract_answer, question, found.hits, by_meaning=self._by_meaning)
+            answer = await _run_in_thread(extract)
+        remarks = (*_list_remarks(answer, model, by), *list_caveats(found))
+        return ToolReply("\n\n".join((answer.text, format_sources(sources, answer.cited), *remarks)))
 
     def _search_notes(self, query: str, limit: int, arguments: JsonObject) -> SearchResult:
         folder = "/".join(self._base.folder.split_path(str(arguments.get("folder") or "")))
@@ -305,6 +274,10 @@ class KnowledgeTools:
         if name:
             return self._contexts.load_named(name, tokens)
         return self._contexts.load_topic(topic, tokens) if topic else self._contexts.list_contexts()
+
+
+def _report_no_hits(query: str, found: SearchResult) -> str:
+    return "\n\n".join((f"No note says anything about {query[:200]!r}.", *list_caveats(found)))
 
 
 def _list_remarks(answer: CitedAnswer, model: WrittenAnswer, by: str) -> Sequence[str]:

@@ -32,10 +32,8 @@ def explain_hit(query: str, hit: PassageHit) -> str:
     """Return why a passage was found."""
     there = set(iterate_terms(f"{hit.passage.heading}\n{hit.passage.text}"))
     asked = {next(iter(iterate_terms(word)), ""): word for word in query.split()[:64]}
-    shared = [word.strip(".,;:!?\"'()").lower() for term, word in asked.items() if term in there][
-        :_MAX_SHARED_WORDS
-    ]
-    reasons = [f"shares {', '.join(shared)}"] if shared else []
+    shared = [word.strip(".,;:!?\"'()").lower() for term, word in asked.items() if term in there]
+    reasons = [f"shares {', '.join(shared[:_MAX_SHARED_WORDS])}"] if shared else []
     if hit.meaning is not None and hit.meaning >= _STRONG_SCORE:
         reasons.append("means much the same")
     elif not shared:
@@ -88,10 +86,8 @@ def shorten(text: str, limit: int) -> str:
     """Return the beginning of a text, up to the end of a word."""
     if len(text) <= limit:
         return text
-    return (
-        text[: text.rfind(" ", limit // 2, limit) if " " in text[limit // 2 : limit] else limit].rstrip()
-        + " …"
-    )
+    end = text.rfind(" ", limit // 2, limit)
+    return text[: limit if end < 0 else end].rstrip() + " …"
 
 
 def _format_count(number: int, noun: str) -> str:
@@ -197,9 +193,8 @@ def read_about(base: KnowledgeBase, path: str, subject: str) -> str:
         f"{format_location(hit.passage)} · {hit.passage.heading}\n{hit.passage.text}"
         for hit in sorted(hits, key=lambda hit: (hit.passage.page, hit.passage.first_line))
     ]
-    return "\n\n".join((f"{describe_note(note)}\nWhat it says about {subject[:200]!r}:", *shown))[
-        :MAX_READ_CHARACTERS
-    ]
+    head = f"{describe_note(note)}\nWhat it says about {subject[:200]!r}:"
+    return "\n\n".join((head, *shown))[:MAX_READ_CHARACTERS]
 
 
 def _fit_lines(lines: Sequence[str], start: int, end: int) -> tuple[str, int]:
@@ -229,9 +224,8 @@ def _find_section(note: KnowledgeNote, lines: Sequence[str], name: str) -> tuple
     for fit in fits:
         for place, heading in enumerate(note.headings):
             if fit(heading):
-                below = (
-                    other.line - 1 for other in note.headings[place + 1 :] if other.level <= heading.level
-                )
-                return heading.line, next(below, len(lines))
+                later = note.headings[place + 1 :]
+                ends = (other.line - 1 for other in later if other.level <= heading.level)
+                return heading.line, next(ends, len(lines))
     known = ", ".join(heading.text for heading in note.headings[:20]) or "none"
     raise ToolRefused(f"{note.path} has no section {name[:100]!r}.", hint=f"There are: {known}.")

@@ -180,12 +180,9 @@ class MemoryKeeper:
         if kind is not None:
             message = f"This looks like {kind}, and secrets are not remembered."
             raise ToolRefused(message, hint="Leave it out and remember the rest, or where it is kept.")
+        person, conversation = owner.person, owner.conversation
         memory = Memory(
-            memory_id=create_id("mem"),
-            text=text,
-            at=utc_now(),
-            person=owner.person,
-            conversation=owner.conversation,
+            memory_id=create_id("mem"), text=text, at=utc_now(), person=person, conversation=conversation
         )
         return memory, await (await self._open_memory_store()).add(memory, max_memories=self._settings.most)
 
@@ -212,9 +209,8 @@ class MemoryKeeper:
         async with self._locks.setdefault(owner, anyio.Lock()):
             if owner not in self._indexes:
                 # Vectors are not stored in a file, so that nothing remains of deleted memories.
-                self._indexes[owner] = _OwnerIndex(
-                    PassageIndex(by_meaning=self._host.settings.flags.dense_scores)
-                )
+                by_meaning = self._host.settings.flags.dense_scores
+                self._indexes[owner] = _OwnerIndex(PassageIndex(by_meaning=by_meaning))
             owner_index = self._indexes[owner]
             self._indexes.move_to_end(owner)
             stamp = await memories.get_stamp(owner)
@@ -311,10 +307,8 @@ class _MemoryOperations:
         if not memories:
             return ToolReply("Nothing is remembered.")
         shown = memories[: _get_limit(arguments)]
-        count = f"{len(memories)} remembered" + (
-            "" if len(shown) == len(memories) else ", the newest of them"
-        )
-        return ToolReply(f"{count}:\n{_format_memories(shown)}")
+        part = "" if len(shown) == len(memories) else ", the newest of them"
+        return ToolReply(f"{len(memories)} remembered{part}:\n{_format_memories(shown)}")
 
     async def _forget(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
         named = arguments.get("id")
@@ -347,9 +341,8 @@ class _MemoryOperations:
         scope = _get_scope(arguments, owner)
         if scope is None:
             return None
-        return frozenset(
-            memory.memory_id for memory in _filter_scope(await self._keeper.list_all(owner), scope)
-        )
+        memories = _filter_scope(await self._keeper.list_all(owner), scope)
+        return frozenset(memory.memory_id for memory in memories)
 
 
 def _get_scope(arguments: JsonObject, owner: MemoryOwner) -> MemoryScope | None:

@@ -65,27 +65,19 @@ def build_asset_tool(host: BuiltinHost) -> BuiltinTool:
             kept = await keep_asset(results, asset, caller=caller.user)
         return ToolReply(kept.summary, links=(_build_link(kept),))
 
-    slowest = max(
-        (one.timeout for one in (settings.images, settings.speech) if one is not None), default=60.0
-    )
-    return DEFINITIONS.build_tool(
-        ASSET_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": round((slowest + 10) * 1000)}
-    )
+    timeouts = [one.timeout for one in (settings.images, settings.speech) if one is not None]
+    timeout = round((max(timeouts, default=60.0) + 10) * 1000)
+    return DEFINITIONS.build_tool(ASSET_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": timeout})
 
 
 def build_asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
     """Return the rules: local assets are allowed; those of other services may cost and need approval."""
     tool = f"{SERVER}/{ASSET_TOOL}"
     costs = (("image", settings.images), ("speech", settings.speech))
-    asked = tuple(
-        OwnRule(
-            verdict="ask",
-            tool=tool,
-            arguments={"kind": kind},
-            reason=f"the {kind} is made by another service, which may cost",
-        )
-        for kind, service in costs
-        if service is not None
+    costly = {kind: f"the {kind} is made by another service, which may cost" for kind, at in costs if at}
+    asked = (
+        OwnRule(verdict="ask", tool=tool, arguments={"kind": kind}, reason=why)
+        for kind, why in costly.items()
     )
     return (*asked, OwnRule(verdict="allow", tool=tool, reason="what is made here is only kept"))
 

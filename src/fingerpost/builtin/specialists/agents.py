@@ -90,10 +90,10 @@ class NestedRequests:
     ) -> Route:
         """Run one nested request. `bounds` are applied in addition to the caller's scopes."""
         context = self._context
-        options = replace(
-            options, tokens=share.tokens, seconds=share.seconds, max_turns=share.turns, scopes=bounds
-        )
-        if context is not None:
+        options = replace(options, tokens=share.tokens, seconds=share.seconds, max_turns=share.turns)
+        if context is None:
+            options = replace(options, scopes=bounds)
+        else:
             options = replace(
                 options,
                 parent=context.packet_id,
@@ -126,10 +126,8 @@ def build_agent_tool(host: BuiltinHost) -> BuiltinTool:
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         return await _run_agent(str(arguments["task"]), NestedRequests(host, caller))
 
-    limits = host.settings.builtin.subagents
-    return DEFINITIONS.build_tool(
-        AGENT_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": round((limits.max_seconds + 15) * 1000)}
-    )
+    timeout = round((host.settings.builtin.subagents.max_seconds + 15) * 1000)
+    return DEFINITIONS.build_tool(AGENT_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": timeout})
 
 
 async def _run_agent(task: str, nested: NestedRequests) -> ToolReply:
@@ -153,9 +151,8 @@ _PAUSED_OUTCOMES: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
 
 
 def _describe_run(route: Route, used: tuple[str, ...]) -> str:
-    text = (
-        f"The agent {_OUTCOME_TEXTS.get(route.outcome, 'stopped')} and used {', '.join(used) or 'no tool'}."
-    )
+    outcome = _OUTCOME_TEXTS.get(route.outcome, "stopped")
+    text = f"The agent {outcome} and used {', '.join(used) or 'no tool'}."
     if route.pending is not None:
         text += (
             f" Once {route.pending.pending_id} is decided, call run_subagent with "
@@ -193,10 +190,9 @@ SUBAGENT_RULES: Final = (
 
 def build_subagent_tool(host: BuiltinHost) -> BuiltinTool:
     timeout = round(host.settings.builtin.subagents.max_seconds * 1000) + TIMEOUT_MARGIN_MS
+    run = _Subagents(host).run
     # Its effect means that it is never retried: it may cost money and change something.
-    return DEFINITIONS.build_tool(
-        SUBAGENT_TOOL, _Subagents(host).run, Effect.WRITE, knowledge={"timeout_ms": timeout}
-    )
+    return DEFINITIONS.build_tool(SUBAGENT_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": timeout})
 
 
 class _Subagents:
@@ -214,17 +210,13 @@ class _Subagents:
             return await self._resume(waited, context, arguments)
         task = str(arguments.get("task") or "").strip()
         if not task:
-            message = "A subagent needs a task."
-            raise ToolRefused(
-                message, hint="Say in `task` what it should do, or in `resume` which one waited."
-            )
+            hint = "Say in `task` what it should do, or in `resume` which one waited."
+            raise ToolRefused("A subagent needs a task.", hint=hint)
         given = str(arguments.get("context") or "").strip()
         text = f"{task}\n\nWhat you have to know:\n{given}" if given else task
         with self._count_subagent(context):
-            route = await self._host.required_router.requests.route(
-                text, self._build_options(context, arguments)
-            )
-        return _build_report(route)
+            options = self._build_options(context, arguments)
+            return _build_report(await self._host.required_router.requests.route(text, options))
 
     @contextmanager
     def _count_subagent(self, context: CallContext) -> Generator[None]:
@@ -232,9 +224,8 @@ class _Subagents:
         parent = context.packet_id or ""
         if parent and self._running[parent] >= self._limits.at_once:
             message = f"{self._limits.at_once} subagents of this request are under way, which is the most."
-            raise ToolRefused(
-                message, hint="Wait for one of them, or raise builtin.subagents.at_once in the settings."
-            )
+            hint = "Wait for one of them, or raise builtin.subagents.at_once in the settings."
+            raise ToolRefused(message, hint=hint)
         self._running[parent] += 1
         try:
             yield
@@ -299,19 +290,18 @@ def _build_report(route: Route, *, failed: bool = False) -> ToolReply:
     tokens = route.prompt_tokens + route.completion_tokens
     used = ", ".join(dict.fromkeys(step.tool for step in steps)) or "no tool"
     summary = f"[subagent {route.packet_id}: {route.outcome}; used {used}; {tokens:,} tokens]"
-    return ToolReply(
-        f"{_format_answer(route)}\n\n{summary}", failed=failed or route.outcome is RouteOutcome.FAILED
-    )
+    failed = failed or route.outcome is RouteOutcome.FAILED
+    return ToolReply(f"{_format_answer(route)}\n\n{summary}", failed=failed)
 
 
 def _format_answer(route: Route) -> str:
     answer = route.answer[:MAX_ANSWER_LENGTH]
     if route.pending is not None:
+        pending = route.pending
         return (
-            f"The subagent needs a person's approval of {route.pending.tool} as "
-            f"{route.pending.pending_id}: {route.pending.reason}. Once it "
-            f"is decided, call {SUBAGENT_TOOL} with "
-            f"resume={route.pending.pending_id!r} for what became of it."
+            f"The subagent needs a person's approval of {pending.tool} as {pending.pending_id}: "
+            f"{pending.reason}. Once it is decided, call {SUBAGENT_TOOL} with "
+            f"resume={pending.pending_id!r} for what became of it."
         )
     if route.outcome is RouteOutcome.ASKED:
         return (

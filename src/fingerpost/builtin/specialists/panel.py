@@ -11,6 +11,7 @@ import anyio
 
 from fingerpost.builtin.specialists.agents import DEFINITIONS, NestedRequests, RequestShare, describe_problem
 from fingerpost.builtin.toolkit import BuiltinHost, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.choose.prompts import build_closed_schema
 from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm import parse_structured
@@ -72,22 +73,9 @@ DEFAULT_EXPERTS: Final = (
         name="Strategist", view="the long run: goals, alternatives, what it makes easier or harder later"
     ),
 )
-_EXPERTS_SCHEMA: Final[JsonObject] = {
-    "type": "object",
-    "properties": {
-        "experts": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"name": {"type": "string"}, "view": {"type": "string"}},
-                "required": ["name", "view"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["experts"],
-    "additionalProperties": False,
-}
+_TEXT_SCHEMA: Final[JsonObject] = {"type": "string"}
+_EXPERT_SCHEMA: Final = build_closed_schema({"name": _TEXT_SCHEMA, "view": _TEXT_SCHEMA})
+_EXPERTS_SCHEMA: Final = build_closed_schema({"experts": {"type": "array", "items": _EXPERT_SCHEMA}})
 _EXPERTS_PROMPT = (
     "Which {few} experts should be heard on the question below? Choose views that are likely to differ. "
     "Name each in one to three words, and say in one sentence what it looks at. "
@@ -196,29 +184,17 @@ async def _ask_expert(
 MAX_VIEW_LENGTH: Final = 8_000  # characters of one expert's view
 MAX_POINTS: Final = 12
 MAX_POINT_LENGTH: Final = 600
-_TEXT_SCHEMA: Final[JsonObject] = {"type": "string"}
-_POSITION_SCHEMA: Final[JsonObject] = {
-    "type": "object",
-    "properties": {"expert": _TEXT_SCHEMA, "says": _TEXT_SCHEMA},
-    "required": ["expert", "says"],
-    "additionalProperties": False,
-}
-_DISAGREEMENT_SCHEMA: Final[JsonObject] = {
-    "type": "object",
-    "properties": {"about": _TEXT_SCHEMA, "views": {"type": "array", "items": _POSITION_SCHEMA}},
-    "required": ["about", "views"],
-    "additionalProperties": False,
-}
-SYNTHESIS_SCHEMA: Final[JsonObject] = {
-    "type": "object",
-    "properties": {
+_POSITION_SCHEMA: Final = build_closed_schema({"expert": _TEXT_SCHEMA, "says": _TEXT_SCHEMA})
+_DISAGREEMENT_SCHEMA: Final = build_closed_schema(
+    {"about": _TEXT_SCHEMA, "views": {"type": "array", "items": _POSITION_SCHEMA}}
+)
+SYNTHESIS_SCHEMA: Final = build_closed_schema(
+    {
         "answer": _TEXT_SCHEMA,
         "agreements": {"type": "array", "items": _TEXT_SCHEMA},
         "disagreements": {"type": "array", "items": _DISAGREEMENT_SCHEMA},
-    },
-    "required": ["answer", "agreements", "disagreements"],
-    "additionalProperties": False,
-}
+    }
+)
 _SYNTHESIS_PROMPT = (
     "Several experts answered the same question without seeing each other's answers. Write one answer to "
     "the question out of them. Weigh their reasons; do not vote. Do not smooth over where they differ: name "
@@ -237,12 +213,9 @@ async def synthesize(
     nested: NestedRequests, question: str, views: Sequence[ExpertView], share: RequestShare
 ) -> PanelSynthesis:
     """Return one answer. Without a model's synthesis, return the views unchanged."""
-    messages: list[JsonObject] = [
-        {"expert": view.expert.name, "says": view.answer[:MAX_VIEW_LENGTH]} for view in views
-    ]
-    prompt = _SYNTHESIS_PROMPT.format(
-        question=question, views=json.dumps(messages, ensure_ascii=False, indent=1)
-    )
+    messages = [{"expert": view.expert.name, "says": view.answer[:MAX_VIEW_LENGTH]} for view in views]
+    written = json.dumps(messages, ensure_ascii=False, indent=1)
+    prompt = _SYNTHESIS_PROMPT.format(question=question, views=written)
     options = _build_json_options("synthesis", SYNTHESIS_SCHEMA)
     route = await nested.ask(prompt + _JSON_NOTE, share, options)
     if isinstance(route.failure, ModelRefused):  # perhaps only because of the response format
@@ -281,9 +254,8 @@ def _read_disagreements(value: Json, views: Sequence[ExpertView]) -> Iterator[Ex
             if name is not None and str(entry["says"]).strip():
                 positions.setdefault(name, _shorten_point(str(entry["says"])))
         if len(positions) > 1:
-            yield ExpertDisagreement(
-                about=_shorten_point(str(fields["about"])), positions=tuple(positions.items())
-            )
+            about = _shorten_point(str(fields["about"]))
+            yield ExpertDisagreement(about=about, positions=tuple(positions.items()))
 
 
 def _get_items(value: Json) -> Sequence[Json]:
@@ -347,9 +319,8 @@ async def _run_panel(
     await caller.progress(len(experts), steps, "bringing the views together")
     synthesis = await synthesize(nested, question, good, share.get_part(_SYNTHESIS_SHARE, _SYNTHESIS_SHARE))
     left_out = len(wanted) - len(experts) if isinstance(wanted, list | tuple) else 0
-    return ToolReply(
-        _format_panel(synthesis, views, left_out, max_experts), data=_build_data(synthesis, views)
-    )
+    text = _format_panel(synthesis, views, left_out, max_experts)
+    return ToolReply(text, data=_build_data(synthesis, views))
 
 
 def _format_panel(
