@@ -138,14 +138,11 @@ class KnownProgram:
 
 
 def _build_program(fields: dict[str, Any], option_groups: Mapping[str, str]) -> KnownProgram:
-    options = " ".join(
-        [fields.pop("options", ""), *(option_groups[name] for name in fields.pop("includes", ()))]
-    )
-    listing = frozenset[str](fields.pop("listing", ()))
-    subcommands = {
-        name: _build_program(each, option_groups) for name, each in fields.pop("subcommands", {}).items()
-    }
-    return KnownProgram(options=_parse_options(options), listing=listing, subcommands=subcommands, **fields)
+    included = (option_groups[name] for name in fields.pop("includes", ()))
+    options = _parse_options(" ".join([fields.pop("options", ""), *included]))
+    listing, below = frozenset[str](fields.pop("listing", ())), fields.pop("subcommands", {})
+    subcommands = {name: _build_program(each, option_groups) for name, each in below.items()}
+    return KnownProgram(options=options, listing=listing, subcommands=subcommands, **fields)
 
 
 _DATA: Final = read_data_table(__package__ or "", "programs.toml")
@@ -325,9 +322,8 @@ def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> N
     message = f"`{shlex.join(words)[:200]}` is not among the commands that may run."
     reason = next(filter(None, reasons), None)
     because = "" if reason is None else f"{reason[:1].upper()}{reason[1:]}. "
-    raise ToolRefused(
-        message, hint=f"{because}builtin.workspace.commands allows: {', '.join(patterns)[:500]}."
-    )
+    allowed = f"builtin.workspace.commands allows: {', '.join(patterns)[:500]}."
+    raise ToolRefused(message, hint=f"{because}{allowed}")
 
 
 def is_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> bool:
@@ -391,47 +387,12 @@ def describe_rules(
 
 CommandWords = Sequence[str]
 
-_PRIVILEGE_PROGRAMS: Final = parse_word_set("sudo doas su pkexec runuser setpriv chroot unshare nsenter")
-_SHELLS: Final = parse_word_set("sh bash dash ash zsh fish ksh mksh csh tcsh pwsh busybox toybox")
-_LAUNCHERS: Final = parse_word_set(
-    "env xargs nohup setsid timeout nice ionice stdbuf time watch parallel script strace ltrace exec eval "
-    "start-stop-daemon systemd-run flock unbuffer expect screen tmux at batch crontab ssh"
-)
-_SYSTEM_PROGRAMS: Final = parse_word_set(
-    "dd fdisk parted wipefs shred mount umount swapon swapoff reboot shutdown halt poweroff init telinit "
-    "systemctl service launchctl useradd userdel usermod groupadd passwd chpasswd visudo iptables nft sysctl "
-    "modprobe insmod rmmod kill killall pkill skill setfacl chattr truncate"
-)
-_PACKAGE_MANAGERS: Final = parse_word_set(
-    "apt apt-get aptitude dpkg yum dnf rpm zypper pacman apk brew port snap flatpak emerge nix-env"
-)
-_CHANGING_SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
-    name: parse_word_set(words)
-    for name, words in (
-        ("pip", "install uninstall download wheel config"),
-        ("pipx", "install uninstall inject upgrade run"),
-        ("uv", "add remove sync tool publish pip"),
-        ("poetry", "add remove install update publish"),
-        ("conda", "install remove update create"),
-        ("npm", "install i ci add uninstall remove update publish exec link"),
-        ("pnpm", "install i add remove update publish dlx exec link"),
-        ("yarn", "install add remove upgrade publish dlx link"),
-        ("gem", "install uninstall update push"),
-        ("cargo", "install uninstall publish"),
-        ("go", "install get"),
-        ("git", "push reset clean config filter-branch gc update-ref reflog"),
-        ("docker", "run exec rm rmi kill stop build push system volume"),
-        ("podman", "run exec rm rmi kill stop build push system volume"),
-    )
+_ELEVATED: Final = {name: parse_word_set(words) for name, words in _DATA["elevated"].items()}
+_CHANGING_SUBCOMMANDS: Final = {
+    name: parse_word_set(words) for name, words in _DATA["changing_subcommands"].items()
 }
-_INTERPRETER_PATTERN: Final = re.compile(
-    r"(?P<name>python|perl|ruby|node|nodejs|deno|bun|php|lua|osascript)[\d.]*"
-)
+_INTERPRETER: Final = re.compile(r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|osascript)[\d.]*")
 _INLINE_OPTIONS: Final = parse_word_set("-c -e -E -p -r -n --eval --print eval")
-_PERMISSION_PROGRAMS: Final = parse_word_set("chmod chown chgrp")
-_WRITING_PROGRAMS: Final = parse_word_set(
-    "rm rmdir mv cp ln touch mkdir tee install rsync unlink chmod chown chgrp"
-)
 
 
 def explain_elevated(words: CommandWords, root: str) -> str | None:
@@ -443,28 +404,27 @@ def explain_elevated(words: CommandWords, root: str) -> str | None:
 
 def _explain_program_name(name: str, arguments: CommandWords, root: str) -> str | None:
     for names, why in (
-        (_PRIVILEGE_PROGRAMS, "runs something with other rights"),
-        (_LAUNCHERS, "starts another program"),
-        (_SYSTEM_PROGRAMS, "changes the system or other programs"),
-        (_PACKAGE_MANAGERS, "installs or removes software"),
+        ("privilege", "runs something with other rights"),
+        ("launchers", "starts another program"),
+        ("system", "changes the system or other programs"),
+        ("package_managers", "installs or removes software"),
     ):
-        if name in names:
+        if name in _ELEVATED[names]:
             return f"{name} {why}"
     return f"{name} makes a file system" if name.startswith("mkfs") else None
 
 
 def _explain_inline_code(name: str, arguments: CommandWords, root: str) -> str | None:
-    if name in _SHELLS and any(_has_option_letter(each, "c") for each in arguments):
+    if name in _ELEVATED["shells"] and any(_has_option_letter(each, "c") for each in arguments):
         return f"{name} -c runs whatever it is given"
-    if _INTERPRETER_PATTERN.fullmatch(name) is None:
+    if _INTERPRETER.fullmatch(name) is None:
         return None
     for number, each in enumerate(arguments):
         if each in _INLINE_OPTIONS:
             return f"{name} {each} runs whatever it is given"
         if each == "-m" and name.startswith("python"):
-            return _explain_changing_subcommand(
-                "".join(arguments[number + 1 : number + 2]), arguments[number + 2 :], ""
-            )
+            module = "".join(arguments[number + 1 : number + 2])
+            return _explain_changing_subcommand(module, arguments[number + 2 :], "")
         if not each.startswith("-"):
             return None
     return None
@@ -478,16 +438,15 @@ def _explain_changing_subcommand(name: str, arguments: CommandWords, root: str) 
 
 
 def _explain_risky_arguments(name: str, arguments: CommandWords, root: str) -> str | None:
-    if name == "rm" and any(_has_option_letter(each, "rR") or each == "--recursive" for each in arguments):
+    recursive = "--recursive" in arguments or any(_has_option_letter(each, "R") for each in arguments)
+    if name == "rm" and (recursive or any(_has_option_letter(each, "r") for each in arguments)):
         return "rm -r deletes whole folders"
-    if name in _PERMISSION_PROGRAMS and any(
-        _has_option_letter(each, "R") or each == "--recursive" for each in arguments
-    ):
+    if recursive and name in _ELEVATED["permission"]:
         return f"{name} -R changes whole folders"
     if name == "find" and any(each.startswith(("-exec", "-ok", "-delete", "-fprint")) for each in arguments):
         return "find starts programs or deletes with these options"
     paths = (each.partition("=")[2] if each.startswith("-") else each for each in arguments)
-    if name in _WRITING_PROGRAMS and any(is_outside(path, root) for path in paths):
+    if name in _ELEVATED["writing"] and any(is_outside(path, root) for path in paths):
         return f"{name} is given a path outside of the working directory"
     return None
 

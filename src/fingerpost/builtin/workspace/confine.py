@@ -22,15 +22,8 @@ _FILE_ACCESS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _READ_ACCESS = _EXECUTE | _READ_FILE | _READ_DIR
 
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = (
-    1,
-    2,
-    4,
-    8,
-    4096,
-    16384,
-    1 << 18,
-)
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _FIRST_DROPPED_CAPABILITY = 5  # lower ones concern owners and modes of files and are kept
 _FAILED_STATUS = 125
@@ -84,10 +77,8 @@ def _allow_path(ruleset: int, path: str, access: int) -> None:
 
 
 def _mount_path(source: str, target: str, kind: "str | None", flags: int, data: str = "") -> None:
-    given = None if kind is None else kind.encode()
-    done = _LIBC.mount(
-        source.encode(), os.fsencode(target), given, ctypes.c_ulong(flags), data.encode() or None
-    )
+    given = (source.encode(), os.fsencode(target), None if kind is None else kind.encode())
+    done = _LIBC.mount(*given, ctypes.c_ulong(flags), data.encode() or None)
     _check_result(done, f"mount {target}")
 
 
@@ -97,11 +88,8 @@ def _enter_namespaces(plan: "dict[str, Any]") -> None:
     wanted = _NEWNS | _NEWPID | _NEWIPC | (0 if plan["network"] else _NEWNET)
     _check_result(_LIBC.unshare(wanted | (_NEWUSER if user else 0)), "unshare")
     if user:
-        for name, line in (
-            ("setgroups", "deny"),
-            ("uid_map", f"{user} {user} 1"),
-            ("gid_map", f"{group} {group} 1"),
-        ):
+        maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+        for name, line in maps.items():
             with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123 - faster start
                 file.write(line)
     if not plan["network"]:

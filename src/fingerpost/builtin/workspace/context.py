@@ -79,10 +79,6 @@ _ENABLE_HINT: Final = (
     "`[tool_routing] {name} = true` in fingerpost.toml, or FINGERPOST_TOOL_ROUTING__{upper}=true, "
     "lets Fingerpost do it"
 )
-_ASKED_HINT: Final = {
-    "allow_write": ", and overwrite, without asking inside its folder.",
-    "allow_execute": ".",
-}
 
 
 @frozen(kw_only=False)
@@ -106,17 +102,17 @@ class ActionSwitches:
     execute: bool
 
     def get_write_mode(self, *, dry_run: bool) -> RunMode:
-        return _build_run_mode(self.write, "allow_write", dry_run=dry_run)
+        more = ", and overwrite, without asking inside its folder."
+        return _build_run_mode(self.write, "allow_write", more, dry_run=dry_run)
 
     def get_execute_mode(self, *, dry_run: bool) -> RunMode:
-        return _build_run_mode(self.execute, "allow_execute", dry_run=dry_run)
+        return _build_run_mode(self.execute, "allow_execute", ".", dry_run=dry_run)
 
 
-def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
+def _build_run_mode(on: bool, name: str, more: str, *, dry_run: bool) -> RunMode:
     if not on:
-        return RunMode(
-            is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()) + _ASKED_HINT[name]
-        )
+        hint = _ENABLE_HINT.format(name=name, upper=name.upper())
+        return RunMode(is_dry_run=True, reason=f"{hint}{more}")
     return RunMode(is_dry_run=True, reason="`dry_run` was requested.") if dry_run else RunMode()
 
 
@@ -296,10 +292,8 @@ class WorkspaceContext:
 
     def build_walk(self, *, include_ignored: bool = False, max_depth: int | None = None) -> FolderWalk:
         """Build a walk that skips ignored entries, unless `include_ignored`."""
-        walking = FolderWalk(
-            ignored=frozenset() if include_ignored else frozenset(self.settings.ignored),
-            gitignore=not include_ignored,
-        )
+        ignored = frozenset[str]() if include_ignored else frozenset(self.settings.ignored)
+        walk = FolderWalk(ignored=ignored, gitignore=not include_ignored)
         if max_depth is not None:
-            walking.max_depth = max_depth
-        return walking
+            walk.max_depth = max_depth
+        return walk

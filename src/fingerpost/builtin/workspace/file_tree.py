@@ -171,11 +171,8 @@ def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode:
         if not run_mode.is_dry_run:
             with workspace.root_folder.create_parents(target) as entry:
                 move_entry(source, entry)
-        return format_report(
-            run_mode,
-            f"{'Would rename' if run_mode.is_dry_run else 'Renamed'} "
-            f"{source.display_path} to {target.display_path}.",
-        )
+        verb = "Would rename" if run_mode.is_dry_run else "Renamed"
+        return format_report(run_mode, f"{verb} {source.display_path} to {target.display_path}.")
 
 
 def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
@@ -196,12 +193,9 @@ def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: R
             with workspace.root_folder.create_parents(target) as entry:
                 write_atomically(entry, content.data, None)
                 _keep_mode(entry, content.file_stat)
-        size = f"{content.file_stat.st_size} bytes"
-        return format_report(
-            run_mode,
-            f"{'Would copy' if run_mode.is_dry_run else 'Copied'} {source.display_path} "
-            f"to {target.display_path} ({size}).",
-        )
+        verb, size = "Would copy" if run_mode.is_dry_run else "Copied", content.file_stat.st_size
+        text = f"{verb} {source.display_path} to {target.display_path} ({size} bytes)."
+        return format_report(run_mode, text)
 
 
 def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, recursive: bool) -> str:
@@ -216,9 +210,8 @@ def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, re
         if not run_mode.is_dry_run:
             with translate_os_errors(entry.display_path):
                 os.unlink(entry.name, dir_fd=entry.folder)
-        return format_report(
-            run_mode, f"{'Would delete' if run_mode.is_dry_run else 'Deleted'} {entry.display_path}.{lost}"
-        )
+        verb = "Would delete" if run_mode.is_dry_run else "Deleted"
+        return format_report(run_mode, f"{verb} {entry.display_path}.{lost}")
 
 
 def _describe_lost(entry: PathEntry, file_stat: os.stat_result) -> str:
@@ -292,9 +285,8 @@ def _delete_folder(
     if len(found) > MAX_PATHS_SHOWN:
         listed.append(f"… and {len(found) - MAX_PATHS_SHOWN} more")
     verb = "Would delete" if run_mode.is_dry_run else "Deleted"
-    return format_report(
-        run_mode, "\n".join((f"{verb} the folder {entry.display_path} with {len(found)} entries.", *listed))
-    )
+    heading = f"{verb} the folder {entry.display_path} with {len(found)} entries."
+    return format_report(run_mode, "\n".join((heading, *listed)))
 
 
 def _copy_folder(workspace: WorkspaceContext, source: PathEntry, target: PathEntry, run_mode: RunMode) -> str:
@@ -308,10 +300,8 @@ def _copy_folder(workspace: WorkspaceContext, source: PathEntry, target: PathEnt
         if copied is not None:
             count, size = count + 1, size + copied
             _check_size(workspace, source.display_path, size)
-    verb = "Would copy" if run_mode.is_dry_run else "Copied"
-    return format_report(
-        run_mode, f"{verb} {source.display_path} to {target.display_path} ({count} files, {size} bytes)."
-    )
+    verb, total = "Would copy" if run_mode.is_dry_run else "Copied", f"{count} files, {size} bytes"
+    return format_report(run_mode, f"{verb} {source.display_path} to {target.display_path} ({total}).")
 
 
 def _copy_entry(

@@ -92,17 +92,13 @@ def _skip_stars(glob: str, position: int) -> int:
 
 
 def _translate_class(glob: str, position: int) -> tuple[str, int]:
-    end = position + 1
-    if glob[end : end + 1] in ("!", "^"):
-        end += 1
-    end = glob.find("]", end + 1)
+    end = glob.find("]", position + (3 if glob[position + 1 : position + 2] in ("!", "^") else 2))
     if end < 0:
         return re.escape("["), position + 1
     inside = glob[position + 1 : end]
     negated = inside[:1] in ("!", "^")
     inside = inside[1:] if negated else inside
-    inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("&", "\\&").replace("~", "\\~")
-    inside = inside.replace("|", "\\|").replace("^", "\\^")
+    inside = re.sub(r"([\\\[&~|^])", r"\\\1", inside)
     return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
 
 
@@ -143,12 +139,8 @@ class IgnoreRules:
 
 def parse_patterns(text: str) -> tuple[IgnorePattern, ...]:
     """Parse the patterns of a file, last line first. An invalid line matches nothing."""
-    found: list[IgnorePattern] = []
-    for line in text.splitlines()[:MAX_PATTERNS]:
-        pattern = _parse_line(line)
-        if pattern is not None:
-            found.append(pattern)
-    return tuple(reversed(found))
+    found = map(_parse_line, reversed(text.splitlines()[:MAX_PATTERNS]))
+    return tuple(pattern for pattern in found if pattern is not None)
 
 
 @lru_cache(maxsize=4096)
@@ -236,9 +228,8 @@ class FolderWalk:
                 continue
             if ignore_rules is not None and ignore_rules.is_ignored(path, folder=is_folder):
                 continue
-            yield WalkedEntry(
-                folder, entry.name, path, is_folder, entry.is_file(follow_symlinks=False), depth
-            )
+            is_file = entry.is_file(follow_symlinks=False)
+            yield WalkedEntry(folder, entry.name, path, is_folder, is_file, depth)
             if is_folder:
                 yield from self._walk_subfolder(folder, entry.name, path, ignore_rules, depth)
 

@@ -127,8 +127,8 @@ def format_name(name: str) -> str:
 
 def _check_text(path: str) -> None:
     if not path.strip():
-        message = "The path is empty."
-        raise ToolRefused(message, hint="Name a file or folder, `.` for the working directory itself.")
+        hint = "Name a file or folder, `.` for the working directory itself."
+        raise ToolRefused("The path is empty.", hint=hint)
     if "\0" in path:
         raise ToolRefused("The path has a zero byte in it.", hint="Leave it out.")
     try:
@@ -258,10 +258,8 @@ def _check_is_file(file_stat: os.stat_result, display_path: str) -> None:
     if stat.S_ISREG(file_stat.st_mode):
         return
     if stat.S_ISDIR(file_stat.st_mode):
-        message = f"{display_path} is a folder."
-        raise ToolRefused(
-            message, hint="list_dir shows what is in it.", error_type=NOT_A_FILE_TYPE, path=display_path
-        )
+        message, hint = f"{display_path} is a folder.", "list_dir shows what is in it."
+        raise ToolRefused(message, hint=hint, error_type=NOT_A_FILE_TYPE, path=display_path)
     message = f"{display_path} is {describe_kind(file_stat)}, and only ordinary files are read and written."
     raise ToolRefused(message, error_type=NOT_A_FILE_TYPE, path=display_path)
 
@@ -329,19 +327,16 @@ class RootFolder:
         return None if parse_link(whole, spellings) is not None else whole
 
     def check_sensitive(self, path: str, *, resolve: bool = True) -> None:
-        """Raise `ToolRefused` for a path outside that cannot be granted. `resolve`: also resolve links of
-        Fingerpost's folders.
-        """
+        """Raise `ToolRefused` for a path that cannot be granted. `resolve`: also links of our own folders."""
         names = tuple(name for name in path.split("/") if name)
         patterns = () if self._outside_access is None else self._outside_access.sensitive
         if resolve:
             patterns += tuple(os.path.realpath(each) for each in patterns if each.count("/") > 1)
         if any(_is_protected(names, pattern) for pattern in patterns):
-            message = (
-                f"{format_name(path[:200])} may hold secrets or belongs to the system: it cannot be used."
-            )
+            shown = format_name(path[:200])
+            message = f"{shown} may hold secrets or belongs to the system: it cannot be used."
             hint = "A person can look at it; builtin.workspace.sensitive lists what is kept out."
-            raise ToolRefused(message, hint=hint, error_type=SENSITIVE_TYPE, path=format_name(path[:200]))
+            raise ToolRefused(message, hint=hint, error_type=SENSITIVE_TYPE, path=shown)
 
     def open_root(self) -> int:
         """Return a descriptor of the root. Links in the operator's path are followed."""
@@ -440,9 +435,8 @@ class _PathResolver:
         self._root_folder = root_folder
         self._path = path
         self._is_outside = allow_outside  # starts at `/` and follows no links
-        self._stack: list[tuple[str, int]] = [
-            ("", os.open("/", _FOLDER_FLAGS) if allow_outside else root_folder.open_root())
-        ]
+        start = os.open("/", _FOLDER_FLAGS) if allow_outside else root_folder.open_root()
+        self._stack: list[tuple[str, int]] = [("", start)]
         self._links = 0
 
     def close(self) -> None:
@@ -513,9 +507,8 @@ class _PathResolver:
     def _build_entry(self, name: str, missing: tuple[str, ...] = ()) -> PathEntry:
         above = tuple(each for each, _ in self._stack[1:])
         names = above if name == SELF_NAME else (*above, *missing, name)
-        return PathEntry(
-            folder=self._folder, name=name, missing=missing, names=names, outside=self._is_outside
-        )
+        folder, outside = self._folder, self._is_outside
+        return PathEntry(folder=folder, name=name, missing=missing, names=names, outside=outside)
 
 
 def _is_protected(names: tuple[str, ...], pattern: str) -> bool:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -126,19 +127,9 @@ def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
 
 def _list_git_settings(folder: Path) -> list[str]:
     """Return the names of all settings of the repository, without starting programs they name."""
-    environment = {
-        name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
-    }
-    command = [
-        "git",
-        "--no-pager",
-        "-c",
-        "safe.bareRepository=explicit",
-        "config",
-        "-z",
-        "--name-only",
-        "--list",
-    ]
+    passed = ("HOME", "PATH", "XDG_CONFIG_HOME")
+    environment = {name: os.environ[name] for name in passed if name in os.environ}
+    command = shlex.split("git --no-pager -c safe.bareRepository=explicit config -z --name-only --list")
     try:
         done = subprocess.run(
             command,
@@ -213,9 +204,9 @@ class RunningCommand:
             self.finished.set()
 
     async def _run_with_scratch(self, root_folder: RootFolder, on_started: Callable[[], None]) -> None:
-        kind: SandboxKind = (
-            "none" if self.sandbox is None else await anyio.to_thread.run_sync(find_sandbox_kind)
-        )
+        kind: SandboxKind = "none"
+        if self.sandbox is not None:
+            kind = await anyio.to_thread.run_sync(find_sandbox_kind)
         if self.sandbox_required and kind == "none":
             message = "There is no sandbox here, and builtin.workspace.sandbox requires one."
             raise ToolRefused(message, hint="It needs Linux with Landlock; `auto` runs commands without.")

@@ -62,9 +62,7 @@ class CommandSandbox:
         if full:
             writes += map(Path, _COVERED_FOLDERS)
         hidden = {Path(path) for path in (*_HIDDEN_FOLDERS, Path.home(), *self.own_files)}
-        masked = [
-            path for path in self.own_files if any(path.is_relative_to(writable) for writable in writes)
-        ]
+        masked = [path for path in self.own_files if any(map(path.is_relative_to, writes))]
         return {
             "namespaces": full,
             "network": self.network,

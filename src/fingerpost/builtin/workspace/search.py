@@ -210,9 +210,8 @@ def search_text(workspace: WorkspaceContext, query: TextQuery) -> str:
         with PatternFinder(query.query, match_case=query.match_case, seconds=GREP_TIMEOUT_S) as finder:
             lines = _search_files(workspace, query, finder, walking, tally)
     else:
-        lines = _search_files(
-            workspace, query, LiteralFinder(query.query, match_case=query.match_case), walking, tally
-        )
+        literal = LiteralFinder(query.query, match_case=query.match_case)
+        lines = _search_files(workspace, query, literal, walking, tally)
     where = "" if query.path in (".", "") else f" below {query.path}"
     count = f"{tally.shown} lines in {tally.matching} files" if tally.shown else "No line"
     notes = [f"{tally.files} files were searched{where}"]
@@ -237,9 +236,8 @@ def _search_files(
         # Counted as in read_range: only `\n` ends a line.
         numbers = finder.find_lines(text.text, min(MAX_LINES_PER_FILE, query.limit - counts.shown + 1))
         if numbers:
-            found.extend(
-                _render_matches(path, text.text.removesuffix("\n").split("\n"), numbers, query, counts)
-            )
+            lines = text.text.removesuffix("\n").split("\n")
+            found.extend(_render_matches(path, lines, numbers, query, counts))
         if counts.cut or time.monotonic() > until:
             if not counts.cut:
                 walk.stop_reason = f"it stopped after {GREP_TIMEOUT_S:g} seconds"
@@ -419,10 +417,8 @@ def _split_passages(path: str, text: str) -> Iterator[TextPassage]:
 
 
 def _build_passage(path: str, first: int, lines: list[str]) -> TextPassage:
-    text = "".join(lines)
-    return TextPassage(
-        source=path, text=text, heading=path, first_line=first, last_line=first + len(lines) - 1
-    )
+    text, last = "".join(lines), first + len(lines) - 1
+    return TextPassage(source=path, text=text, heading=path, first_line=first, last_line=last)
 
 
 def _format_hit(hit: PassageHit) -> str:

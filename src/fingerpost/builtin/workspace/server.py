@@ -44,19 +44,16 @@ def make(host: BuiltinHost) -> BuiltinServer:
     settings = host.settings
     own = settings.builtin.workspace
     root = host.resolve_path(own.root)
+    protected, outside = _list_protected(settings, root), _build_outside_access(host)
+    allowed = settings.tool_routing
     work = WorkspaceContext(
-        root_folder=RootFolder(
-            root, protected=_list_protected(settings, root), outside_access=_build_outside_access(host)
-        ),
+        root_folder=RootFolder(root, protected=protected, outside_access=outside),
         unreviewed=build_unreviewed_writes(host),
         settings=own,
-        switches=ActionSwitches(
-            write=settings.tool_routing.allow_write, execute=settings.tool_routing.allow_execute
-        ),
+        switches=ActionSwitches(write=allowed.allow_write, execute=allowed.allow_execute),
     )
-    meaning = MeaningIndex(
-        work, by_meaning=settings.flags.dense_scores, vector_folder=get_vector_folder(settings)
-    )
+    by_meaning, vectors = settings.flags.dense_scores, get_vector_folder(settings)
+    meaning = MeaningIndex(work, by_meaning=by_meaning, vector_folder=vectors)
     jobs = BackgroundJobs(work.root_folder, own.background)
     sandbox = CommandSandbox(
         root=work.root_folder.root,
@@ -100,8 +97,8 @@ def _check_root(root: Path) -> None:
         name = f"your home directory {folder}"
     else:
         return
-    message = f"builtin.workspace would be all of {name}"
-    raise ConfigError(message, hint="set builtin.workspace.root to a folder")
+    hint = "set builtin.workspace.root to a folder"
+    raise ConfigError(f"builtin.workspace would be all of {name}", hint=hint)
 
 
 def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
@@ -158,38 +155,25 @@ def _list_protected(settings: Settings, root: Path) -> tuple[str, ...]:
 
 def _build_rules(settings: Settings) -> Iterator[OwnRule]:
     """Yield rules for calls without approval: dry runs, writes inside the folder, and listed commands."""
-    yield OwnRule(
-        verdict="allow", server=SERVER_NAME, arguments={"dry_run": "true"}, reason="a dry run changes nothing"
-    )
+    dry_run = {"dry_run": "true"}
+    yield OwnRule(verdict="allow", server=SERVER_NAME, arguments=dry_run, reason="a dry run changes nothing")
+    files, terminal = f"{SERVER_NAME}/{FILES_TOOL}", f"{SERVER_NAME}/{TERMINAL_TOOL}"
     inside = "it writes inside of the working directory"
     for operation, each in OPERATIONS.items():
         if each.effect is Effect.WRITE:
-            yield OwnRule(
-                verdict="allow", tool=f"{SERVER_NAME}/{FILES_TOOL}", operation=operation, reason=inside
-            )
+            yield OwnRule(verdict="allow", tool=files, operation=operation, reason=inside)
     yield OwnRule(verdict="allow", tool=f"{SERVER_NAME}/{WRITE}", reason=inside)
-    yield OwnRule(
-        verdict="allow",
-        tool=f"{SERVER_NAME}/{TERMINAL_TOOL}",
-        operation="stop",
-        reason="it ends what you started",
-    )
+    yield OwnRule(verdict="allow", tool=terminal, operation="stop", reason="it ends what you started")
     if settings.builtin.workspace.commands:
         listed = "only commands that a person listed run here"
         for operation in ("run_command", "run_background"):
-            yield OwnRule(
-                verdict="allow", tool=f"{SERVER_NAME}/{TERMINAL_TOOL}", operation=operation, reason=listed
-            )
+            yield OwnRule(verdict="allow", tool=terminal, operation=operation, reason=listed)
         yield OwnRule(verdict="allow", tool=f"{SERVER_NAME}/{EXECUTE}", reason=listed)
     if settings.tool_routing.allow_execute:
         how = describe_sandbox(settings.builtin.workspace)
         for operation in ("run_command", "run_background"):
-            yield OwnRule(
-                verdict="ask", tool=f"{SERVER_NAME}/{TERMINAL_TOOL}", operation=operation, reason=how
-            )
+            yield OwnRule(verdict="ask", tool=terminal, operation=operation, reason=how)
         for tool in (EXECUTE, TESTS_TOOL):
             yield OwnRule(verdict="ask", tool=f"{SERVER_NAME}/{tool}", reason=how)
         raised = "it runs with all your rights, outside of the sandbox"
-        yield OwnRule(
-            verdict="ask", tool=f"{SERVER_NAME}/{TERMINAL_TOOL}", operation=ELEVATED_OPERATION, reason=raised
-        )
+        yield OwnRule(verdict="ask", tool=terminal, operation=ELEVATED_OPERATION, reason=raised)

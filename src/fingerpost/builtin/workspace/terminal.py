@@ -105,11 +105,8 @@ class Terminal:
             return ToolReply(self._render_dry_run(run_mode, words, folder, seconds))
         await anyio.to_thread.run_sync(self._check_and_record_writes, words, folder, caller)
         job = await self.jobs.start_job(caller.user, self._build_command(words, folder, seconds))
-        text = (
-            f"{job.id} runs: {shlex.join(words)}\n"
-            f"{GET_OUTPUT_OPERATION} reads its output, {STOP_OPERATION} ends it."
-        )
-        return ToolReply(text, data=_build_job_data(job))
+        how = f"{GET_OUTPUT_OPERATION} reads its output, {STOP_OPERATION} ends it."
+        return ToolReply(f"{job.id} runs: {shlex.join(words)}\n{how}", data=_build_job_data(job))
 
     async def get_output(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """Return the output of a background command since `offset`."""
@@ -119,9 +116,8 @@ class Terminal:
         lost = output.written - len(kept)  # bytes that are no longer kept
         text = kept[max(0, since - lost) :].decode("utf-8", "replace")
         gone = f"; the first {lost} bytes are no longer kept" if lost > since else ""
-        return ToolReply(
-            f"[{_describe_job(job)}; next offset {output.written}{gone}]\n{text}", data=_build_job_data(job)
-        )
+        heading = f"[{_describe_job(job)}; next offset {output.written}{gone}]"
+        return ToolReply(f"{heading}\n{text}", data=_build_job_data(job))
 
     async def stop_job(self, args: ToolArguments, caller: ToolCaller) -> ToolReply:
         """End a background command."""
@@ -173,9 +169,7 @@ class Terminal:
         )
 
     def _check_and_record_writes(self, words: Sequence[str], folder: str, caller: ToolCaller) -> None:
-        """Refuse the command if it needs approval by now, and record it as an unreviewed write if it may
-        change files. Called just before it runs.
-        """
+        """Refuse the command if it needs approval by now. Record it as unreviewed if it may change files."""
         if caller.granted or caller.context is None:
             return  # a person approved exactly this command, or there is no person to ask
         root = self.workspace.root_folder.root

@@ -95,10 +95,8 @@ class TextEdit:
 def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
     """Return the text after the edit. Raises `ToolRefused` if the old text is missing or not unique."""
     if not edit.old:
-        message = "`old_string` is empty."
-        raise ToolRefused(
-            message, hint="insert_text adds text where there was none; write_file writes it all."
-        )
+        hint = "insert_text adds text where there was none; write_file writes it all."
+        raise ToolRefused("`old_string` is empty.", hint=hint)
     if edit.old == edit.new:
         raise ToolRefused("`old_string` and `new_string` are the same.", hint="Nothing would change.")
     count = text.count(edit.old)
@@ -129,11 +127,8 @@ def _build_not_found_error(text: str, old: str, display_path: str) -> ToolRefuse
     lines = [line.rstrip("\r\n") for line in split_lines(text)[:_MAX_HINT_LINES]]
     same = [number for number, line in enumerate(lines, start=1) if first and first in line][:3]
     if same:
-        hint = (
-            f"Its first line stands in line {_format_numbers(same)}, but "
-            "not the rest: compare spaces and indents."
-        )
-        return ToolRefused(message, hint=hint)
+        place = f"Its first line stands in line {_format_numbers(same)}"
+        return ToolRefused(message, hint=f"{place}, but not the rest: compare spaces and indents.")
     near = difflib.get_close_matches(first, [line.strip() for line in lines if line.strip()], n=1, cutoff=0.6)
     if near:
         number = next(number for number, line in enumerate(lines, start=1) if line.strip() == near[0])
@@ -147,11 +142,9 @@ def _build_ambiguous_error(text: str, old: str, count: int, display_path: str) -
     while at >= 0 and len(places) < MAX_PLACES_LISTED:
         places.append(text.count("\n", 0, at) + 1)
         at = text.find(old, at + len(old))
-    message = (
-        f"{display_path} contains that text {count} times (line "
-        f"{_format_numbers(places)}), so nothing was replaced."
-    )
-    return ToolRefused(message, hint="Add more of the lines around it, or say `all: true`.")
+    where = f"{display_path} contains that text {count} times (line {_format_numbers(places)})"
+    hint = "Add more of the lines around it, or say `all: true`."
+    return ToolRefused(f"{where}, so nothing was replaced.", hint=hint)
 
 
 def _format_numbers(numbers: list[int]) -> str:
@@ -205,10 +198,8 @@ def _describe_invisible(before: bytes | None, after: bytes | None) -> str:
     """Describe a change in bytes that does not change any line."""
     if before is None or after is None:
         return "(empty)"
-    return (
-        f"(only line ends or the encoding differ: {_describe_size(before)} "
-        f"before, {_describe_size(after)} after)"
-    )
+    sizes = f"{_describe_size(before)} before, {_describe_size(after)} after"
+    return f"(only line ends or the encoding differ: {sizes})"
 
 
 def _shorten_line(line: str) -> str:
