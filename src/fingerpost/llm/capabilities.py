@@ -65,9 +65,8 @@ class Capabilities:
 async def probe(model: ChatModel) -> Capabilities:
     """Send `model` two small requests. What the replies do not show stays unknown. Never raises."""
     await load_validator()
-    return Capabilities(
-        json_schema=await _run_probe(model, _probe_schema), tools=await _run_probe(model, _probe_tools)
-    )
+    schema = await _run_probe(model, _probe_schema)
+    return Capabilities(json_schema=schema, tools=await _run_probe(model, _probe_tools))
 
 
 async def _run_probe(
@@ -81,28 +80,21 @@ async def _run_probe(
         return None
 
 
+def _build_probe(text: str) -> ModelRequest:
+    messages = (Message(role="user", text=text),)
+    return ModelRequest(messages=messages, temperature=0.0, max_tokens=PROBE_TOKENS)
+
+
 async def _probe_schema(model: ChatModel) -> bool | None:
-    request = ModelRequest(
-        messages=(Message(role="user", text="Say hello, in one word."),),
-        temperature=0.0,
-        max_tokens=PROBE_TOKENS,
-        schema=_SCHEMA,
-    )
-    reply = await model.complete(request)
+    reply = await model.complete(replace(_build_probe("Say hello, in one word."), schema=_SCHEMA))
     if parse_structured(reply.text, _SCHEMA.schema) is not None:
         return True
     return False if is_finished(reply) else None
 
 
 async def _probe_tools(model: ChatModel) -> bool | None:
-    request = ModelRequest(
-        messages=(Message(role="user", text=f"Call {_TOOL_NAME} with the word hello."),),
-        temperature=0.0,
-        max_tokens=PROBE_TOKENS,
-        tools=(_TOOL,),
-        tool_choice="required",
-    )
-    reply = await model.complete(request)
+    request = _build_probe(f"Call {_TOOL_NAME} with the word hello.")
+    reply = await model.complete(replace(request, tools=(_TOOL,), tool_choice="required"))
     if has_called(reply, (_TOOL,)):
         return True
     return False if is_finished(reply) else None
@@ -254,9 +246,8 @@ class CapabilityFindings:
 
     def _detect_reasoning(self, reply: ModelReply) -> bool:
         """Return whether the model writes leading reasoning. A cut reply or only calls change nothing."""
-        return has_leading_reasoning(reply) or (
-            self.thinks_aloud and not (reply.text.strip() and is_finished(reply))
-        )
+        decides = reply.text.strip() and is_finished(reply)
+        return has_leading_reasoning(reply) or (self.thinks_aloud and not decides)
 
     def _update_tools(self, request: ModelRequest, reply: ModelReply, now: float) -> CapabilityFindings:
         if reply.tool_calls:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -41,8 +42,7 @@ def parse_json(text: str | bytes) -> object:
     try:
         return cast("object", json.loads(text))
     except RecursionError as deep:
-        message = "nested too deeply"
-        raise ValueError(message) from deep
+        raise ValueError("nested too deeply") from deep
 
 
 def parse_object(content: str | bytes) -> Mapping[str, Any]:
@@ -128,9 +128,8 @@ def get_content(message: Message) -> Json:
     """
     if not message.parts:
         return message.text
-    if _remove_whitespace(
-        "".join(text for part in message.parts for text in get_part_texts(part))
-    ) == _remove_whitespace(message.text):
+    written = "".join(text for part in message.parts for text in get_part_texts(part))
+    if "".join(written.split()) == "".join(message.text.split()):
         return list(message.parts)
     others = get_media_parts(message)
     if not others:
@@ -153,20 +152,14 @@ def to_text_only(message: Message) -> Message:
     """Return the message with its parts replaced by their names, for models that read only text."""
     if not message.parts:
         return message
-    text = message.text or " ".join(_format_part_name(part) for part in get_media_parts(message))
-    return Message(
-        role=message.role, text=text, tool_calls=message.tool_calls, tool_call_id=message.tool_call_id
-    )
+    text = message.text or " ".join(map(_format_part_name, get_media_parts(message)))
+    return replace(message, text=text, parts=())
 
 
 def _format_part_name(part: JsonObject) -> str:
     """Return `[image]` for a part of the type `image_url`."""
     kind = str(as_mapping(part).get("type") or "part")
     return f"[{kind.removeprefix('input_').removesuffix('_url')[:40]}]"
-
-
-def _remove_whitespace(text: str) -> str:
-    return "".join(text.split())
 
 
 TOKEN_LIMIT_OPTION: Final = "max_tokens"  # noqa: S105 - no secret
@@ -278,12 +271,10 @@ def read_arguments(written: object) -> dict[str, Any] | str:
         try:
             written = json.loads(written)
         except json.JSONDecodeError as error:
-            around = (
-                written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
-                + "⟦here⟧"
-                + written[error.pos : error.pos + EXCERPT_LENGTH]
-            )
-            return f"the arguments are not valid JSON: {error.msg} at character {error.pos}: {scrub(around)}"
+            at = error.pos
+            before, after = written[max(0, at - EXCERPT_LENGTH) : at], written[at : at + EXCERPT_LENGTH]
+            around = scrub(f"{before}⟦here⟧{after}")
+            return f"the arguments are not valid JSON: {error.msg} at character {at}: {around}"
         except (ValueError, RecursionError):
             return "the arguments contain a number that is too long, or are nested too deeply"
     if not isinstance(written, Mapping):
@@ -311,9 +302,9 @@ class SchemaMatcher:
     """
 
     def __init__(self, schema: JsonObject | None) -> None:
-        self._validator = (
-            None if schema is None else SchemaValidator(schema, strict=True, ignored=_IGNORED_KEYWORDS)
-        )
+        self._validator: SchemaValidator | None = None
+        if schema is not None:
+            self._validator = SchemaValidator(schema, strict=True, ignored=_IGNORED_KEYWORDS)
         self._nodes_left = MAX_NODES
         self._budget = StepBudget(reserved=0)
 
@@ -440,11 +431,8 @@ def find_outermost_objects(text: str, *, whole: bool = False) -> list[tuple[Json
     found = _group_objects(decode_json((text if whole else text[:MAX_SEARCHED_LENGTH]).strip()))
     if found:
         return [found]
-    return [
-        group
-        for value in _scan_values(_strip_thoughts(text[:MAX_SEARCHED_LENGTH]))
-        if (group := _group_objects(value))
-    ]
+    groups = map(_group_objects, _scan_values(_strip_thoughts(text[:MAX_SEARCHED_LENGTH])))
+    return [group for group in groups if group]
 
 
 def _group_objects(value: object) -> tuple[JsonObject, ...]:
@@ -501,9 +489,8 @@ def decode_json(text: str) -> object:
         return None
     for candidate in (text, _UNQUOTED_CLAIM.sub(_quote_claim, remove_spare_commas(text))):
         try:
-            return parse_strict_json(
-                candidate, control_characters=True, object_pairs_hook=_reject_repeated_keys
-            )
+            hook = _reject_repeated_keys
+            return parse_strict_json(candidate, control_characters=True, object_pairs_hook=hook)
         except ValueError:
             continue
     return None

@@ -97,10 +97,8 @@ class AnthropicDialect:
 
     def build_headers(self, key: str | None, without: Collection[str]) -> dict[str, str]:
         if "version" in without:
-            return {
-                "anthropic-version": ANTHROPIC_NEWER_VERSION,
-                **({"authorization": f"Bearer {key}"} if key else {}),
-            }
+            signed = {"authorization": f"Bearer {key}"} if key else {}
+            return {"anthropic-version": ANTHROPIC_NEWER_VERSION, **signed}
         return {"anthropic-version": ANTHROPIC_VERSION, **({"x-api-key": key} if key else {})}
 
     def build_body(self, native_request: NativeRequest) -> dict[str, Json]:
@@ -108,11 +106,10 @@ class AnthropicDialect:
         unsampled = "version" in native_request.without
         # Other APIs allow a temperature up to 2.
         temperature = None if request.temperature is None else min(1.0, request.temperature)
-        schema = (
-            build_closed_schema(request.schema.schema)
-            if request.schema and "schema" not in native_request.without
-            else None
-        )
+        schema = None
+        if request.schema and "schema" not in native_request.without:
+            schema = build_closed_schema(request.schema.schema)
+        output = None if schema is None else {"format": {"type": "json_schema", "schema": schema}}
         schema_prompt = describe_schema(request.schema) if request.schema and schema is None else ""
         conversation = NativeConversation.from_request(request, instructions=schema_prompt)
         options: dict[str, Json] = {
@@ -121,9 +118,7 @@ class AnthropicDialect:
             "top_p": None if unsampled else native_request.choose("top_p", request.top_p),
             "tools": [_build_anthropic_tool(definition) for definition in request.tools] or None,
             "tool_choice": _build_anthropic_choice(request.tool_choice) if request.tools else None,
-            "output_config": None
-            if schema is None
-            else {"format": {"type": "json_schema", "schema": schema}},
+            "output_config": output,
             # With tools the same prefix is sent again with every result, so caching is useful.
             "cache_control": native_request.choose("cache", {"type": "ephemeral"}) if request.tools else None,
             "stop_sequences": get_stop_texts(request.options) or None,
@@ -152,11 +147,8 @@ def _build_anthropic_tool(definition: JsonObject) -> JsonObject:
 def _build_anthropic_choice(tool_choice: Json) -> JsonObject | None:
     if (named := get_named_tool(tool_choice)) is not None:
         return {"type": "tool", "name": named}
-    return (
-        {"type": _ANTHROPIC_CHOICES[tool_choice]}
-        if isinstance(tool_choice, str) and tool_choice in _ANTHROPIC_CHOICES
-        else None
-    )
+    kind = _ANTHROPIC_CHOICES.get(tool_choice) if isinstance(tool_choice, str) else None
+    return {"type": kind} if kind else None
 
 
 def _build_block(part: NativePart) -> JsonObject:
@@ -202,9 +194,8 @@ class AnthropicReader:
         """Translate a complete reply. Empty if it is not one."""
         if not isinstance(body.get("content"), list):
             return []
-        blocks = [
-            self._read_block(at, as_mapping(block)) for at, block in enumerate(as_list(body["content"]))
-        ]
+        content = map(as_mapping, as_list(body["content"]))
+        blocks = [self._read_block(at, block) for at, block in enumerate(content)]
         first = {"model": body.get("model"), **self._count_tokens(body.get("usage"))}
         return [first, *chain.from_iterable(blocks), _build_finish(body.get("stop_reason")), None]
 
@@ -325,9 +316,7 @@ class GoogleDialect:
         if config := _build_config(native_request, schema):
             body["generationConfig"] = config
         if request.tools:
-            body["tools"] = [
-                {"functionDeclarations": [_build_google_tool(definition) for definition in request.tools]}
-            ]
+            body["tools"] = [{"functionDeclarations": list(map(_build_google_tool, request.tools))}]
             if chosen := _build_google_choice(request.tool_choice):
                 body["toolConfig"] = {"functionCallingConfig": chosen}
         return body
@@ -337,12 +326,11 @@ def _build_config(native_request: NativeRequest, schema: JsonObject | None) -> d
     request = native_request.request
     wanted = as_mapping(request.options.get("response_format")).get("type")
     any_json = wanted == "json_object" and not request.tools  # JSON without a schema
+    limit = request.max_tokens
     config: dict[str, Json] = {
         "temperature": native_request.choose("temperature", request.temperature),
         "topP": native_request.choose("top_p", request.top_p),
-        "maxOutputTokens": None
-        if request.max_tokens is None
-        else request.max_tokens + native_request.reasoning_tokens,
+        "maxOutputTokens": None if limit is None else limit + native_request.reasoning_tokens,
         "stopSequences": list[Json](get_stop_texts(request.options)) or None,
         "seed": request.options.get("seed"),
         "presencePenalty": get_number(request.options, "presence_penalty"),
@@ -356,11 +344,8 @@ def _build_config(native_request: NativeRequest, schema: JsonObject | None) -> d
 def _build_google_choice(tool_choice: Json) -> JsonObject | None:
     if (named := get_named_tool(tool_choice)) is not None:
         return {"mode": "ANY", "allowedFunctionNames": [_encode_name(named)]}
-    return (
-        {"mode": _GOOGLE_CHOICES[tool_choice]}
-        if isinstance(tool_choice, str) and tool_choice in _GOOGLE_CHOICES
-        else None
-    )
+    mode = _GOOGLE_CHOICES.get(tool_choice) if isinstance(tool_choice, str) else None
+    return {"mode": mode} if mode else None
 
 
 def _build_google_tool(definition: JsonObject) -> JsonObject:
@@ -455,11 +440,8 @@ class GoogleReader:
         if isinstance(name, str) and name:
             mark = part.get("thoughtSignature")
             extra: JsonObject = {"google": {"thought_signature": mark}} if isinstance(mark, str) else {}
-            chunks.append(
-                build_call_chunk(
-                    self._calls, call.get("args"), name=name, call_id=call.get("id"), extra=extra
-                )
-            )
+            at, arguments, call_id = self._calls, call.get("args"), call.get("id")
+            chunks.append(build_call_chunk(at, arguments, name=name, call_id=call_id, extra=extra))
             self._calls += 1
         return chunks
 
@@ -481,9 +463,8 @@ class NativeChat(RemoteChat):
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         super().__init__(settings, reply_bytes=reply_bytes)
         if settings.provider not in _DIALECTS:
-            message = (
-                f"the model {settings.model} is not behind a native API: its provider is {settings.provider}"
-            )
+            provider = f"its provider is {settings.provider}"
+            message = f"the model {settings.model} is not behind a native API: {provider}"
             raise ConfigError(message, hint='Set provider to "anthropic" or "google", or use OpenAIChat.')
         self._dialect = _DIALECTS[settings.provider]()
         self.key_variables = self._dialect.variables
@@ -545,8 +526,8 @@ def _check_empty_reply(reply: ModelReply, model: str) -> None:
     if reply.text or reply.tool_calls:
         return
     if reply.finish == FILTERED:
-        message = f"{model} would not answer this"
-        raise ModelRefused(message, model=model, hint="Put the request in other words.")
+        hint = "Put the request in other words."
+        raise ModelRefused(f"{model} would not answer this", model=model, hint=hint)
     if reply.finish == GARBLED:
-        message = f"{model} wrote a malformed tool call"
-        raise ModelReplyInvalid(message, model=model, hint="Ask again, or choose another model.")
+        hint = "Ask again, or choose another model."
+        raise ModelReplyInvalid(f"{model} wrote a malformed tool call", model=model, hint=hint)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelRequest, ResponseSchema
@@ -21,9 +21,6 @@ from fingerpost.llm.content import (
 )
 from fingerpost.records import Json, JsonObject, Message, to_valid_text
 from fingerpost.schemas import replace_parts
-
-if TYPE_CHECKING:
-    pass
 
 
 @frozen
@@ -125,9 +122,8 @@ def _simplify_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     found = dict(schema)
     if "const" in found:
         found.setdefault("enum", [found["const"]])
-    return replace_parts(
-        {name: value for name, value in found.items() if name in _GOOGLE_KEYWORDS}, _simplify_schema
-    )
+    kept = {name: value for name, value in found.items() if name in _GOOGLE_KEYWORDS}
+    return replace_parts(kept, _simplify_schema)
 
 
 def build_parameters_schema(schema: object) -> JsonObject:
@@ -276,9 +272,8 @@ def _iterate_calls(written: Sequence[JsonObject], answered: Collection[str]) -> 
             seen.add(identifier)
             arguments = _parse_arguments(function.get("arguments"))
             # In the field of Google's OpenAI-compatible API.
-            signature = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get(
-                "thought_signature"
-            )
+            extra = as_mapping(as_mapping(entry.get("extra_content")).get("google"))
+            signature = extra.get("thought_signature")
             signature = signature if isinstance(signature, str) else None
             yield NativeCall(id=identifier, name=name, arguments=arguments, signature=signature)
 

@@ -107,9 +107,8 @@ def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
     try:
         body = parse_json(content)
     except ValueError:
-        raise build_invalid_reply_error(
-            f"something that is not JSON: {format_excerpt(content)}", model
-        ) from None
+        what = f"something that is not JSON: {format_excerpt(content)}"
+        raise build_invalid_reply_error(what, model) from None
     if not isinstance(body, Mapping):
         raise build_invalid_reply_error(f"no choice with a message: {format_excerpt(content)}", model)
     return as_mapping(cast("object", body))

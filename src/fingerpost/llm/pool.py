@@ -125,19 +125,16 @@ class CapabilityRegistry:
     async def note_reply(self, member: PoolMember, request: ModelRequest, reply: ModelReply) -> None:
         """Update the findings after a normal reply."""
         before = await self.load_findings(member, request.model)
-        is_informative = (
-            request.schema is not None or request.tools or before.thinks_aloud or has_leading_reasoning(reply)
-        )
-        if is_informative:
+        asks = request.schema is not None or request.tools
+        if asks or before.thinks_aloud or has_leading_reasoning(reply):
             await self._store_findings(member, request.model, before.update(request, reply, self._clock()))
 
     async def note_refusal(self, member: PoolMember, request: ModelRequest, error: ModelRefused) -> None:
         """Update the findings after a refusal."""
         if request.tools:
             before = await self.load_findings(member, request.model)
-            await self._store_findings(
-                member, request.model, before.update_after_refusal(request, error, self._clock())
-            )
+            found = before.update_after_refusal(request, error, self._clock())
+            await self._store_findings(member, request.model, found)
 
     async def load_findings(self, member: PoolMember, model: str | None) -> CapabilityFindings:
         """Return what is known about this model, also from earlier runs.
@@ -237,9 +234,7 @@ class ModelPool:
     def replace_models(
         self, settings: ModelsSettings, *, lite: ChatModel | None = None, prime: ChatModel | None = None
     ) -> None:
-        """Use the models of these settings from the next question on. The others stay open until the pool is
-        closed: a reply may still come.
-        """
+        """Use these models from the next question on. The others stay open: a reply may still come."""
         self._replaced += self._members.values()
         self._members = {}
         wanted = ((Role.LITE, settings.lite, lite), (Role.PRIME, settings.prime, prime))
@@ -285,8 +280,8 @@ class ModelPool:
         member = self._get_member(role)
         other = None if request.model is not None else self._members.get(role.other)
         if member is None:
-            message = "no model is configured"
-            raise ConfigError(message, hint="Set models.lite or models.prime: see docs/how-to/models.md.")
+            hint = "Set models.lite or models.prime: see docs/how-to/models.md."
+            raise ConfigError("no model is configured", hint=hint)
         await load_validator()
         relay = None if on_text is None else TextRelay(on_text)
         try:

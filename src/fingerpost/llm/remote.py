@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, cast
 
 import anyio
@@ -70,19 +69,15 @@ class FailedAttempt:
 
 def build_timeout_error(model: str, timeout: float) -> ModelTimeout:
     """Build the error for a reply that was not received in time."""
-    return ModelTimeout(
-        f"{model} did not answer within {timeout:g} s",
-        model=model,
-        hint="Raise the model's timeout, or choose a quicker model.",
-    )
+    hint = "Raise the model's timeout, or choose a quicker model."
+    return ModelTimeout(f"{model} did not answer within {timeout:g} s", model=model, hint=hint)
 
 
 def build_unreachable_failure(cause: BaseException, model: str) -> FailedAttempt:
     """Build the failure for a server that did not respond, or a connection that broke before the response."""
     message = f"{model} cannot be reached: {_clean_message(str(cause)) or type(cause).__name__}"
-    return FailedAttempt(
-        error=ModelUnavailable(message, model=model, hint="Check the model's base_url."), can_retry=True
-    )
+    error = ModelUnavailable(message, model=model, hint="Check the model's base_url.")
+    return FailedAttempt(error=error, can_retry=True)
 
 
 def build_incomplete_failure(model: str) -> FailedAttempt:
@@ -218,12 +213,7 @@ class RemoteChat(ABC):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

@@ -338,18 +338,16 @@ class ReplyAssembler:
         try:
             return [self._parse_chunk(line) for line in event.split("\n")]
         except ValueError:
-            raise build_invalid_reply_error(
-                f"a piece that is not JSON: {format_excerpt(event)}", self._model
-            ) from None
+            what = f"a piece that is not JSON: {format_excerpt(event)}"
+            raise build_invalid_reply_error(what, self._model) from None
 
     def _parse_chunk(self, text: str) -> Mapping[str, Any] | None:
         if text.strip() == DONE_EVENT:
             return None
         value = parse_json(text)
         if not isinstance(value, Mapping):
-            raise build_invalid_reply_error(
-                f"a piece that is not an object: {format_excerpt(text)}", self._model
-            )
+            what = f"a piece that is not an object: {format_excerpt(text)}"
+            raise build_invalid_reply_error(what, self._model)
         return as_mapping(cast("object", value))
 
     def _add_chunk(self, chunk: Mapping[str, Any]) -> str:

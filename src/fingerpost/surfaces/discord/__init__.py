@@ -28,8 +28,7 @@ def load_library() -> None:
 
 @contextmanager
 def use_api_url(api_url: str | None) -> Generator[None]:
-    """Make the library use another Discord server. Applies to the whole process for the duration of the
-    block.
+    """Make the library use another Discord server, in the whole process, for the duration of the block.
 
     The library keeps both URLs as class attributes, so they cannot be set per client.
     """

@@ -101,11 +101,9 @@ _MAX_ARGUMENTS_FILE_BYTES: Final = 1024 * 1024
 def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
     """Return the message, and a file if the arguments are too long for it."""
     arguments, enclosed = _render_arguments(pending, exact=False)
+    name = escape_line(pending.operation, _MAX_NAME_LENGTH)
     lines = [
-        (
-            f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** needs approval: "
-            f"{describe_effect(pending)}."
-        ),
+        f"**{name}** needs approval: {describe_effect(pending)}.",
         f"```json\n{arguments}\n```",
         f"-# Why: {escape_line(pending.reason, _MAX_REASON_SHOWN)}",
         f"-# Requested by {format_person(pending.caller)}. Until <t:{int(pending.expires.timestamp())}:t>.",
@@ -126,10 +124,8 @@ def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] 
     arguments, enclosed = _render_arguments(pending, exact=True)
     if any(len(each.data) > _MAX_ARGUMENTS_FILE_BYTES for each in enclosed):
         return None
-    question = (
-        f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** needs approval: "
-        f"{describe_effect(pending)}. Run exactly this?"
-    )
+    name = escape_line(pending.operation, _MAX_NAME_LENGTH)
+    question = f"**{name}** needs approval: {describe_effect(pending)}. Run exactly this?"
     secret = bool(find_secret_paths(pending.arguments))
     note = "-# A part of it looks like a secret: the channel does not see it.\n" if secret else ""
     return f"{question}\n{note}```json\n{arguments}\n```", enclosed
@@ -143,9 +139,8 @@ def _render_arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[Outg
         data = format_json_value(whole, exact=exact).encode("utf-8", "replace")
         enclosed = (OutgoingFile("call.json", data if exact else data[:_MAX_ARGUMENTS_FILE_BYTES]),)
     if len(arguments) > MAX_ARGUMENTS_SHOWN:
-        arguments = (
-            f"{arguments[:MAX_ARGUMENTS_SHOWN]}\n… {len(arguments):,} characters in all: see call.json"
-        )
+        cut = f"… {len(arguments):,} characters in all: see call.json"
+        arguments = f"{arguments[:MAX_ARGUMENTS_SHOWN]}\n{cut}"
     return arguments, enclosed
 
 
@@ -159,9 +154,8 @@ def describe_decision(pending: Pending) -> str:
     """Return a sentence that says who decided what."""
     if pending.decision is Decision.EXPIRED:
         return "**Expired**: no decision in time; the call did not run."
-    reason = (
-        f": {escape_line(pending.decision_reason, _MAX_REASON_SHOWN)}" if pending.decision_reason else "."
-    )
+    why = pending.decision_reason
+    reason = f": {escape_line(why, _MAX_REASON_SHOWN)}" if why else "."
     edited = " with other arguments" if pending.edited_arguments is not None else ""
     return f"**{pending.decision.capitalize()}**{edited} by {format_person(pending.decided_by)}{reason}"
 
@@ -200,11 +194,8 @@ class DecisionButton(discord.ui.DynamicItem["discord.ui.Button[Any]"], template=
 
     def __init__(self, action: ButtonAction, pending_id: str, *, disabled: bool = False) -> None:
         label, style = _BUTTON_LABELS[action]
-        super().__init__(
-            discord.ui.Button(
-                label=label, style=style, disabled=disabled, custom_id=f"fingerpost:{action}:{pending_id}"
-            )
-        )
+        custom_id = f"fingerpost:{action}:{pending_id}"
+        super().__init__(discord.ui.Button(label=label, style=style, disabled=disabled, custom_id=custom_id))
         self._act: ButtonAction = action
         self._pending_id = pending_id
 
@@ -229,9 +220,8 @@ def build_buttons(*acts: ButtonAction, pending_id: str, disabled: bool = False) 
 
 def build_reason_form(pending_id: str) -> discord.ui.Modal:
     """Return the form that asks for the reason of a rejection. The reason is optional."""
-    form = discord.ui.Modal(
-        title="Reject this call", custom_id=f"fingerpost:reason:{pending_id}", timeout=FORM_TIMEOUT_S
-    )
+    custom_id = f"fingerpost:reason:{pending_id}"
+    form = discord.ui.Modal(title="Reject this call", custom_id=custom_id, timeout=FORM_TIMEOUT_S)
     field: discord.ui.TextInput[Any] = discord.ui.TextInput(
         custom_id=_REASON_FIELD_ID,
         style=discord.TextStyle.paragraph,
@@ -313,17 +303,14 @@ class DiscordApprovals:
         """Replace the progress message by the question and its buttons, for one of the waiting requests."""
         content, enclosed = render_approval(pending)
         view = build_buttons("approve", "reject", pending_id=pending.pending_id)
+        channel, shown = progress.message.channel.id, progress.message.id
         posted = PostedApproval(
-            pending_id=pending.pending_id,
-            packet_id=packet_id,
-            channel=progress.message.channel.id,
-            message=progress.message.id,
+            pending_id=pending.pending_id, packet_id=packet_id, channel=channel, message=shown
         )
         # Stored before it is shown, so that no buttons stay unknown if the process ends in between.
         await self._store_posted(posted)
-        message = await progress.replace_content(
-            content, view=view, files=[each.to_discord() for each in enclosed]
-        )
+        files = [each.to_discord() for each in enclosed]
+        message = await progress.replace_content(content, view=view, files=files)
         if message.id != posted.message:
             posted = replace(posted, channel=message.channel.id, message=message.id)
             await self._store_posted(posted)
@@ -357,9 +344,8 @@ class DiscordApprovals:
         await self._store_posted(replace(posted, settled=True))
 
     async def _store_posted(self, posted: PostedApproval) -> None:
-        await self._router.store.cache.put(
-            POSTED_CACHE, _build_key(posted.pending_id, posted.packet_id), to_json(posted), ttl=POSTED_TTL_S
-        )
+        key = _build_key(posted.pending_id, posted.packet_id)
+        await self._router.store.cache.put(POSTED_CACHE, key, to_json(posted), ttl=POSTED_TTL_S)
 
     async def handle_press(
         self, interaction: Interaction, person: DiscordPerson, action: ButtonAction, pending_id: str
@@ -407,9 +393,8 @@ class DiscordApprovals:
             decided = await self._router.calls.decide(pending_id, decision, by=person.caller, reason=reason)
         except FingerpostError as error:
             log.warning("%s could not be decided: %s", pending_id, error)
-            await interaction.followup.send(
-                "The decision could not be saved. Please press again.", ephemeral=True
-            )
+            text = "The decision could not be saved. Please press again."
+            await interaction.followup.send(text, ephemeral=True)
             return None
         self._wake.set()
         return decided
@@ -492,9 +477,8 @@ async def _confirm_call(interaction: Interaction, pending: Pending) -> None:
     """Show the exact call to the user who pressed the button, and ask for confirmation."""
     shown = render_exact_call(pending)
     if shown is None:
-        await _reply_privately(
-            interaction, "It is too long to be shown here. Decide it in the console or a terminal."
-        )
+        text = "It is too long to be shown here. Decide it in the console or a terminal."
+        await _reply_privately(interaction, text)
         return
     text, enclosed = shown
     await interaction.response.send_message(

@@ -63,9 +63,8 @@ class DiscordBot(discord.Client):
             max_messages=None,
         )
         self._settings = settings
-        self.connector = DiscordConnector(
-            router, settings, tasks, channel=self.find_channel, interval=interval
-        )
+        find = self.find_channel
+        self.connector = DiscordConnector(router, settings, tasks, channel=find, interval=interval)
         self.arrived = anyio.Event()
         self._known: OrderedDict[int, tuple[bool, float]] = OrderedDict()
 
@@ -101,9 +100,8 @@ class DiscordBot(discord.Client):
             own = self.user is not None and user.id == self.user.id
             for written in (f"<@{user.id}>", f"<@!{user.id}>"):
                 text = text.replace(written, "" if own else f"@{user.name}")
-        await self.connector.answer_message(
-            IncomingMessage(message=message, person=person, text=text.strip())
-        )
+        incoming = IncomingMessage(message=message, person=person, text=text.strip())
+        await self.connector.answer_message(incoming)
 
     async def _is_addressed(self, message: discord.Message, person: DiscordPerson) -> bool:
         """Return whether it is a direct message, mentions the bot, or continues a caller's thread with it."""
@@ -192,9 +190,8 @@ class OneLineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         why = f" ({type(error).__name__}: {error})" if error is not None else ""
-        self._write(
-            escape_invisible_except(" ".join(scrub(f"{record.getMessage()}{why}").split()))[:MAX_LINE_LENGTH]
-        )
+        line = " ".join(scrub(f"{record.getMessage()}{why}").split())
+        self._write(escape_invisible_except(line)[:MAX_LINE_LENGTH])
 
 
 @frozen
@@ -244,11 +241,8 @@ async def connect_bot(
                     tasks.cancel_scope.cancel()
             connection_tasks.cancel_scope.cancel()
     if not connected:
-        raise (
-            errors[0]
-            if errors
-            else ServerUnavailable("Discord closed the connection", server="discord", hint="try again")
-        )
+        closed = ServerUnavailable("Discord closed the connection", server="discord", hint="try again")
+        raise errors[0] if errors else closed
 
 
 def get_token(settings: DiscordSettings) -> str:

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import aiohttp
@@ -139,10 +140,11 @@ class DiscordConversations:
         others = tuple(each for each in now.asked if each.packet.header.caller != caller)
         # A request that waits for an approval is added later, when there is an answer.
         exchange = () if route.outcome is RouteOutcome.WAITING else (prompt, reply)
+        asked = (route,) if route.outcome is RouteOutcome.ASKED else ()
         state = DiscordConversation(
             history=(*now.history, *exchange)[-MAX_MESSAGES:],
             askers=now.askers if caller is None else now.askers | {caller},
-            asked=(*others[-MAX_QUESTIONS:], *((route,) if route.outcome is RouteOutcome.ASKED else ())),
+            asked=(*others[-MAX_QUESTIONS:], *asked),
         )
         self._cache(conversation, state)
 
@@ -268,21 +270,18 @@ class DiscordConnector:
             history=state.history, conversation=conversation, caller=caller, profile=self._settings.profile
         )
         asked = next((each for each in state.asked if each.packet.header.caller == caller), None)
-        route = await self._run_with_progress(
-            progress, conversation, lambda: self._route_text(asked, text, options)
-        )
+        work = partial(self._route_text, asked, text, options)
+        route = await self._run_with_progress(progress, conversation, work)
         if route is not None:
             await self._deliver_result(progress, conversation, state, route, left_out=attached.left_out)
 
-    async def _route_text(
-        self, question_route: Route | None, text: str, route_options: RouteOptions
-    ) -> Route:
+    async def _route_text(self, asked: Route | None, text: str, options: RouteOptions) -> Route:
         """Route the text: as the reply to an open question, or as a new request."""
-        if question_route is not None and not text.rstrip().endswith("?"):
-            route = await self._router.requests.reply(question_route, text, route_options)
-            if route.question != question_route.question:
+        if asked is not None and not text.rstrip().endswith("?"):
+            route = await self._router.requests.reply(asked, text, options)
+            if route.question != asked.question:
                 return route
-        return await self._router.requests.route(text, route_options)
+        return await self._router.requests.route(text, options)
 
     async def _run_with_progress(
         self,
@@ -323,21 +322,20 @@ class DiscordConnector:
             await progress.replace_content(f"This could not be answered: {escape_line(str(error), 500)}.")
             return
         log.error("a request failed", exc_info=error)
-        await progress.replace_content(
-            "This could not be answered because of an internal error; see the log."
-        )
+        text = "This could not be answered because of an internal error; see the log."
+        await progress.replace_content(text)
 
     async def _deliver_result(
         self,
         progress: ProgressMessage,
         conversation: str,
-        conversation_state: DiscordConversation,
+        before: DiscordConversation,
         route: Route,
         *,
         left_out: tuple[str, ...] = (),
     ) -> None:
         """Show the answer, or the call that waits for a decision."""
-        self.conversations.remember(conversation, conversation_state, route)
+        self.conversations.remember(conversation, before, route)
         if route.pending is not None and route.outcome is RouteOutcome.WAITING:
             packets = route.pending.packets
             own = route.packet_id if route.packet_id in packets else packets[0]
@@ -379,14 +377,9 @@ class DiscordConnector:
         async with self._queue.wait_turn(pending.conversation):
             note = await ProgressMessage.post(channel, "Going on…", interval=self._interval)
             options = RouteOptions(caller=pending.caller, profile=self._settings.profile)
-            route = await self._run_with_progress(
-                note,
-                pending.conversation,
-                lambda: self._router.requests.resume(
-                    pending.pending_id, None, options, packet_id=posted.packet_id
-                ),
-                packet_id=posted.packet_id,
-            )
+            own = posted.packet_id
+            resume = partial(self._router.requests.resume, pending.pending_id, None, options, packet_id=own)
+            route = await self._run_with_progress(note, pending.conversation, resume, packet_id=own)
             # Not cancelled between the answer and its record; otherwise it would be sent twice.
             with anyio.CancelScope(shield=True):
                 if route is not None:
