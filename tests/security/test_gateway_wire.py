@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from fingerpost.records import Principal
+from fingerpost.records import Principal, utc_now
+from fingerpost.store import Store
 from fingerpost.surfaces.gateway.protocol import NEWEST_HANDSHAKE_VERSION, ClientRequest
 from fingerpost.surfaces.gateway.sessions import (
     MAX_NOTIFICATION_BYTES,
@@ -27,6 +30,7 @@ from tests.kit.gateway_client import (
 )
 from tests.kit.server_pools import all_blocked
 from tests.kit.small_gateway import open_small_gateway
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 MCP = Endpoint(path="/mcp", mode="auto")
@@ -59,9 +63,22 @@ def test_a_caller_that_opens_too_many_sessions_loses_its_own() -> None:
         assert sessions.open(create_initialize("flood")) is not None
     assert sessions.find(victim.id, victim.request.principal, MCP) is victim
     assert set(ended) == {"flood"}
-    assert (
-        sessions.open(create_initialize("newcomer")) is not None
-    )  # who has none yet gets the room of the silent
+    for number in range(3):  # who has none yet gets the room of the one with the most
+        assert sessions.open(create_initialize(f"newcomer{number}")) is not None
+    assert sessions.find(victim.id, victim.request.principal, MCP) is victim
+    assert set(ended) == {"flood"}
+
+
+@proves("G1", "X11")
+async def test_of_shared_sessions_too_the_caller_with_the_most_loses_its_own(tmp_path: Path) -> None:
+    async with Store.open(place_empty_store(tmp_path)) as store:
+        for who in ("anna", *["flood"] * 20, "ben"):
+            record = {"principal": who, "kind": "key", "path": "/mcp", "client": "", "version": ""}
+            await store.mcp_sessions.add(McpSessions.create_id(), record)
+        ended = await store.mcp_sessions.end_idle(utc_now() - timedelta(hours=1), limit=10)
+        assert [one.record["principal"] for one in ended] == ["flood"] * 12
+        assert await store.mcp_sessions.end_idle(utc_now() - timedelta(hours=1), limit=10) == []
+        assert len(await store.mcp_sessions.end_idle(utc_now(), limit=10)) == 10
 
 
 @proves("G13")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import heapify, heapreplace
 from pathlib import Path
 from threading import Event as ThreadEvent
 from threading import Thread
@@ -17,7 +19,7 @@ from typing import Any, Final, cast
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from fingerpost.errors import StoreError, StoreUnavailable
 from fingerpost.frozen import frozen
@@ -368,7 +370,9 @@ class McpSessionStore(StorePart):
         return await self._execute(delete(mcp_sessions).where(mcp_sessions.c.session_id == session_id)) == 1
 
     async def end_idle(self, before: datetime, *, limit: int) -> list[SharedSession]:
-        """Remove the sessions that were not used since, and the longest idle beyond `limit`. Return them."""
+        """Remove the sessions that were not used since, and beyond `limit` the longest idle ones of callers
+        with the most. Return them.
+        """
         return await self._write(_end_idle_sessions, before, limit)
 
 
@@ -390,11 +394,33 @@ def _note_session(connection: Connection, session_id: str, at: datetime) -> None
 
 
 def _end_idle_sessions(connection: Connection, before: datetime, limit: int) -> list[SharedSession]:
-    newest = select(mcp_sessions.c.seen).order_by(mcp_sessions.c.seen.desc()).offset(limit).limit(1)
-    surplus = connection.execute(newest).scalar_one_or_none()
-    if surplus is not None:
-        before = max(before, surplus)
-    statement = delete(mcp_sessions).where(mcp_sessions.c.seen <= before)
+    ended = _delete_sessions(connection, mcp_sessions.c.seen <= before)
+    count = connection.execute(select(func.count()).select_from(mcp_sessions)).scalar_one()
+    if count > limit:
+        surplus = _choose_surplus(connection, count - limit)
+        ended += _delete_sessions(connection, mcp_sessions.c.session_id.in_(surplus))
+    return ended
+
+
+def _choose_surplus(connection: Connection, surplus: int) -> list[str]:
+    """Return the longest idle sessions of those callers who have the most."""
+    by_caller: dict[tuple[str, str], deque[str]] = {}
+    query = select(mcp_sessions.c.session_id, mcp_sessions.c.record).order_by(mcp_sessions.c.seen)
+    for row in connection.execute(query):
+        record = json.loads(row.record)
+        by_caller.setdefault((record["kind"], record["principal"]), deque()).append(row.session_id)
+    fullest = [(-len(sessions), caller) for caller, sessions in by_caller.items()]
+    heapify(fullest)
+    chosen: list[str] = []
+    for _ in range(surplus):
+        count, caller = fullest[0]
+        chosen.append(by_caller[caller].popleft())
+        heapreplace(fullest, (count + 1, caller))
+    return chosen
+
+
+def _delete_sessions(connection: Connection, condition: ColumnElement[bool]) -> list[SharedSession]:
+    statement = delete(mcp_sessions).where(condition)
     rows = connection.execute(statement.returning(mcp_sessions.c.session_id, mcp_sessions.c.record)).all()
     return [SharedSession(session_id=row.session_id, record=json.loads(row.record)) for row in rows]
 

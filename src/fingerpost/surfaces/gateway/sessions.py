@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -448,7 +448,8 @@ class McpSessions:
             self.end_session(session, reason)
 
     def _make_room(self, request: ClientRequest) -> bool:
-        """End the longest idle session without requests, preferably one of the same principal.
+        """End the longest idle session without requests: one of the same principal, else of the one with the
+        most.
 
         So a principal that opens too many sessions loses its own first.
         """
@@ -456,9 +457,10 @@ class McpSessions:
         own = (
             session for session in idle if session.is_owned_by(request.principal, session.request.endpoint)
         )
-        session_to_end = next(own, None) or next(iter(idle), None)
-        if session_to_end is None:
+        if not idle:
             return False
+        counts = Counter(session.request.principal.name for session in self._sessions.values())
+        session_to_end = next(own, None) or max(idle, key=lambda one: counts[one.request.principal.name])
         self.end_session(session_to_end, "closed to make room for another client")
         return True
 
