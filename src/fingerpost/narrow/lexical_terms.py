@@ -162,6 +162,18 @@ def _split_run(run: str) -> tuple[str, ...]:
     return tuple(term for term in terms if term not in EMPTY_TERMS)
 
 
+_NOT_WORD = re.compile(r"\W+")
+
+
+def remove_empty_words(text: str) -> str:
+    """Return the text without the words that have no content."""
+    return " ".join(word for word in text.split() if _has_content(_NOT_WORD.sub("", word).lower()))
+
+
+def _has_content(word: str) -> bool:
+    return bool(word) and stem_word(word) not in EMPTY_TERMS
+
+
 MAX_SYNONYMS: Final = 24  # per term
 
 

@@ -11,6 +11,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, TextEncoder
 from fingerpost.narrow.dense.encoder import Vector
+from fingerpost.narrow.dense.scorer import MAX_QUERY_LENGTH
 from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.scorer import ScorerRequest, build_tool_text, split_sentences
 from fingerpost.records import ToolCard
@@ -65,6 +66,24 @@ def test_a_short_request_is_encoded_once_and_remembered() -> None:
         for _ in range(3):
             scorer.scores(ask("Read it. Then write it. Then send it."), EVERYDAY)
         assert encoder.encoded == ["Read it. Then write it. Then send it."]
+
+
+def test_of_a_very_long_request_the_first_content_words_are_encoded() -> None:
+    encoder, configured = WordEncoder(), WordEncoder()
+    long = "Could you please read all of the files that are in the folder? " * 9
+    with prepare_scorer(encoder, EVERYDAY) as scorer, DenseScorer(configured, reference=encoder) as other:
+        encoder.encoded.clear()
+        for text in (long, "an " * 200, "读取文件" * 200):
+            scorer.encode_query(text)
+            other.encode_query(text)
+        asked = encoder.encoded[:1]
+        assert asked[0].split() == (["read", "files", "folder?"] * 9)[: len(asked[0].split())]
+        assert all(len(text) <= MAX_QUERY_LENGTH for text in encoder.encoded)
+        assert all(encoder.encoded)
+        other.prepare(EVERYDAY)
+        assert other.wait(LONG_WAIT)
+        other.scores(ask(long), EVERYDAY)
+        assert configured.encoded[-1] == long.strip()
 
 
 def test_the_gloss_is_compared_instead_of_a_request_in_another_language() -> None:

@@ -28,6 +28,7 @@ from fingerpost.narrow.dense.encoder import (
     get_shared_encoder,
 )
 from fingerpost.narrow.dense.vectors import VectorIndex, VectorMatrix, VectorProgress, hash_text
+from fingerpost.narrow.lexical_terms import remove_empty_words
 from fingerpost.narrow.remote_models import open_endpoint_encoder
 from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, ScorerRequest, build_tool_text, clean_line
 from fingerpost.records import Signals, ToolCard
@@ -40,6 +41,7 @@ LONG_REQUEST_WORDS: Final = (
     25  # words; a longer request is also compared by sentence, and each sentence must be encoded
 )
 MAX_SENTENCES: Final = 4
+MAX_QUERY_LENGTH: Final = 300  # characters of a request, or of one sentence, that the encoder gets
 MAX_CACHED_QUERIES: Final = 512  # vectors of requests
 PRIORITY_TIMEOUT_S: Final = 0.3  # longest wait of a request for vectors; eight tools on a busy machine
 
@@ -271,12 +273,14 @@ class DenseScorer:
         return self._scale
 
     def _encode(self, text: str, encoder: TextEncoder) -> Vector:
-        key = (encoder is self._encoder, clean_line(text, MAX_REQUEST_LENGTH))
+        text = clean_line(text, MAX_REQUEST_LENGTH)
+        key = (encoder is self._encoder, text)
         with self._lock:
             if (known := self._query_vectors.get(key)) is not None:
                 self._query_vectors.move_to_end(key)
                 return known
-        vector = encoder.encode(key[1])
+        is_configured = encoder is self._encoder and self._reference is not None
+        vector = encoder.encode(text if is_configured else _shorten_query(text))
         vector.setflags(write=False)  # callers share the cached array
         with self._lock:
             self._query_vectors[key] = vector
@@ -300,6 +304,17 @@ def _get_query_sentences(request: ScorerRequest, *, by_gloss: bool) -> tuple[str
     if by_gloss or len(request.text.split()) <= LONG_REQUEST_WORDS:
         return ()
     return request.sentences[:MAX_SENTENCES]
+
+
+def _shorten_query(text: str) -> str:
+    """Return a long text as the beginning of its content words: encoding takes time for every word."""
+    if len(text) <= MAX_QUERY_LENGTH:
+        return text
+    text = remove_empty_words(text) or text
+    if len(text) <= MAX_QUERY_LENGTH:
+        return text
+    beginning = text[:MAX_QUERY_LENGTH]
+    return beginning.rpartition(" ")[0] or beginning
 
 
 def open_encoder(settings: NarrowSettings) -> BatchEncoder:

@@ -137,8 +137,17 @@ def _invert_lists(lists: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple
 _OFFICIAL_CUES: Final = prepare_re(_PATTERNS["official data"], re.IGNORECASE)
 
 
+# Every cue in English has one of these; words are looked for much faster than patterns.
+_OFFICIAL_WORDS: Final = (
+    "official", "government", "ministry", "municipal", "gov", "census", "statistic", "registry",
+    "data portal", "public sector",
+)  # fmt: skip
+
+
 def find_official_data_intent(text: str) -> tuple[IntentMatch, ...]:
     """Return the intent for official data with the words that show it, if the request has it."""
+    if not _has_any(text, _OFFICIAL_WORDS):
+        return ()
     found = tuple(dict.fromkeys(match.group().strip() for match in _OFFICIAL_CUES.finditer(text)))
     return (IntentMatch(category=OFFICIAL_DATA, score=1.0, words=found[:4]),) if found else ()
 
@@ -177,9 +186,24 @@ def is_asking_whether(text: str) -> bool:
     return is_only_asking(text) and _WHETHER_QUESTION.match(text.strip()) is not None
 
 
+# Every such request in English has one of these.
+_RECALL_WORDS: Final = (
+    "did i", "did we", "have i", "have we", "had i", "had we", "do i have", "do we have", "do you",
+    "where is", "where are", "where was", "where were", "there", "note", "minutes", "documentation", "docs",
+    "wiki", "handbook", "guide", "manual", "polic", "knowledge base", "journal", "diary", "records", "memor",
+)  # fmt: skip
+
+
 def is_asking_to_recall(text: str) -> bool:
     """Return whether the request asks for something written down, decided or remembered earlier."""
-    return _RECALL_REQUEST.search(text[:MAX_MOOD_LENGTH].replace("’", "'")) is not None
+    beginning = text[:MAX_MOOD_LENGTH].replace("’", "'")
+    return _has_any(beginning, _RECALL_WORDS) and _RECALL_REQUEST.search(beginning) is not None
+
+
+def _has_any(text: str, words: Iterable[str]) -> bool:
+    """Return whether one of these English words is in the text, or the text may be in Hebrew."""
+    lowered = text.lower()
+    return not text.isascii() or any(word in lowered for word in words)
 
 
 _NOT_URGENT: Final = prepare_re(_PATTERNS["not urgent"], re.IGNORECASE)
@@ -199,5 +223,7 @@ def is_urgent(text: str) -> bool:
     """Return whether the request is marked as urgent."""
     lowered = text.lower()
     if not any(cue in lowered for cue in _URGENCY_CUES):
+        return False
+    if _URGENT_WORDS.search(text) is None:
         return False
     return _URGENT_WORDS.search(_NOT_URGENT.sub(" ", text)) is not None
