@@ -106,7 +106,8 @@ def combine_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
 
 def build_counted_fields(aggregate: Aggregate) -> dict[str, Any]:
     """Return the fields of a `Counted`."""
-    counts = aggregate.counts
+    counts, durations = aggregate.counts, aggregate.durations
+    stages = [stage for stage in TIMED_STAGES if stage in durations]
     return {
         **{name: counts[name] for name in _PLAIN_COUNTS},
         "no_tool_share": _compute_share(counts["no_tool"], counts["judged"]),
@@ -122,11 +123,7 @@ def build_counted_fields(aggregate: Aggregate) -> dict[str, Any]:
         "server_reduction": _compute_remaining_share(counts["server_tools_kept"], counts["server_tools"]),
         "outcomes": dict(sorted(aggregate.outcomes.items())),
         "errors": dict(sorted(aggregate.errors.items())),
-        "stages": {
-            stage: _build_spread(aggregate.durations[stage])
-            for stage in TIMED_STAGES
-            if stage in aggregate.durations
-        },
+        "stages": {stage: _build_spread(durations[stage]) for stage in stages},
     }
 
 
@@ -331,9 +328,8 @@ class EventCounter:
         if earlier.total() >= MIN_ESTIMATE_SAMPLES:
             estimate = compute_quantile(earlier, 0.5)
             counts["estimates"] += 1
-            counts["good_estimates"] += abs(milliseconds - estimate) <= GOOD_ESTIMATE_MARGIN * max(
-                estimate, 1.0
-            )
+            margin = GOOD_ESTIMATE_MARGIN * max(estimate, 1.0)
+            counts["good_estimates"] += abs(milliseconds - estimate) <= margin
         earlier[get_bucket(milliseconds)] += 1
 
     def _count_call_finished(self, aggregate: Aggregate, event: CallFinished) -> None:
@@ -515,6 +511,11 @@ def _build_figures(
     whole = combine_aggregates(by_start[start] for start in starts if start in by_start)
     earlier_from = since - (until - since)
     earlier = [by_start[s] for s in by_start if earlier_from.timestamp() <= s + seconds / 2 and s < first]
+    before = Counted(**build_counted_fields(combine_aggregates(earlier)))
+    buckets = (
+        Bucket(at=datetime.fromtimestamp(one, UTC), **build_counted_fields(by_start.get(one) or Aggregate()))
+        for one in starts
+    )
     return Figures(
         since=since,
         until=until,
@@ -523,16 +524,8 @@ def _build_figures(
         complete=count.complete_from <= since,
         counted_from=max(since, count.complete_from),
         totals=Counted(**build_counted_fields(whole)),
-        before=Counted(**build_counted_fields(combine_aggregates(earlier)))
-        if count.complete_from <= earlier_from
-        else None,
-        buckets=tuple(
-            Bucket(
-                at=datetime.fromtimestamp(start, UTC),
-                **build_counted_fields(by_start.get(start) or Aggregate()),
-            )
-            for start in starts
-        ),
+        before=before if count.complete_from <= earlier_from else None,
+        buckets=tuple(buckets),
         most_used=get_most_used(whole, MAX_NAMED),
         never_used=never_used,
         callers=get_user_counts(whole, "caller", MAX_NAMED),

@@ -121,16 +121,11 @@ class JournalTail:
 
     async def _read_earlier_events(self, chunk: list[JournalEntry]) -> list[JournalEntry]:
         """Read earlier events of packets that continue but are not among the lines: they waited long."""
-        known = self.lines.keys() | {entry.event.packet_id for entry in chunk if is_beginning(entry.event)}
-        seen = {
-            entry.event.packet_id: None
-            for entry in chunk
-            if entry.event.packet_id is not None
-            and entry.event.kind in LINE_KINDS
-            and entry.event.packet_id not in known
-            and entry.event.packet_id not in self._unknown_packets
-        }
-        wanted = list(seen)[:_MAX_RELOADED_PACKETS]
+        begun = {entry.event.packet_id for entry in chunk if is_beginning(entry.event)}
+        known = self.lines.keys() | begun | self._unknown_packets.keys()
+        events = [entry.event for entry in chunk if entry.event.kind in LINE_KINDS]
+        seen = dict.fromkeys(one.packet_id for one in events if one.packet_id not in known)
+        wanted = [packet_id for packet_id in seen if packet_id is not None][:_MAX_RELOADED_PACKETS]
         if not wanted:
             return []
         found = await self._journal.list_packet_events(wanted, kinds=LINE_KINDS)
@@ -210,9 +205,8 @@ class EventFollower(AsyncIterator[JournalEntry]):
 
     async def __anext__(self) -> JournalEntry:
         while not self._ready:
-            cursor = (
-                self._cursor if self._cursor is not None and self._started else await self._resolve_start()
-            )
+            known = self._cursor if self._started else None
+            cursor = await self._resolve_start() if known is None else known
             moved = self._tail.moved  # taken before reading, so that no change is missed
             if self._tail.seq and cursor >= self._tail.floor:
                 self._take_recent(cursor)
@@ -257,9 +251,8 @@ class EventFollower(AsyncIterator[JournalEntry]):
 
     def _is_wanted(self, entry: JournalEntry) -> bool:
         event = entry.event
-        return self._packet_id in (None, event.packet_id) and (
-            self._kinds is None or event.kind in self._kinds
-        )
+        is_kind = self._kinds is None or event.kind in self._kinds
+        return is_kind and self._packet_id in (None, event.packet_id)
 
 
 MAX_PACKET_EVENTS: Final = 5_000  # per packet
@@ -325,13 +318,8 @@ class JournalReader:
         slow reader reads from the journal, so nothing is buffered for it.
         """
         with self._tail.follow():
-            yield EventFollower(
-                self._journal,
-                self._tail,
-                after=after,
-                packet_id=packet_id,
-                kinds=frozenset(kinds) if kinds else None,
-            )
+            wanted = frozenset(kinds) if kinds else None
+            yield EventFollower(self._journal, self._tail, after=after, packet_id=packet_id, kinds=wanted)
 
     async def get_figures(
         self, *, hours: float = 24.0, step: str = "auto", tools: Iterable[str] = ()

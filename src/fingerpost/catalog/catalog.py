@@ -35,12 +35,9 @@ from fingerpost.catalog.snapshot import CatalogDiff, Snapshot, compute_diff, lin
 from fingerpost.catalog.tool_names import make_names_unique
 from fingerpost.catalog.unavailable import (
     UnavailableTool,
-    build_changed,
     build_disabled,
     build_disabled_by_settings,
-    build_reviewed,
-    build_suspicious,
-    build_unseen,
+    build_quarantined,
     describe_quarantine,
 )
 from fingerpost.errors import ConfigError, UnknownServer, UnknownTool
@@ -216,15 +213,9 @@ class Catalog:
         if (reason := self.get_disabled_reason(card)) is not None:
             return build_disabled(card, reason, by_server=card.key not in self._disabled_tools)
         if card.key in self._disabled_in_settings.get(card.server, {}):
-            return build_disabled_by_settings(
-                card, self._card_builder.overrides.get_pattern(card.key, "enabled")
-            )
-        held = self._quarantined.get(card.key)
-        if held is not None and held.card.suspicious:
-            return build_suspicious(held)
-        if held is None or not held.new:
-            return build_changed(card)
-        return build_reviewed(card) if held.reviewed else build_unseen(card)
+            pattern = self._card_builder.overrides.get_pattern(card.key, "enabled")
+            return build_disabled_by_settings(card, pattern)
+        return build_quarantined(card, self._quarantined.get(card.key))
 
     def count_offered(self, server: str) -> int:
         """Return how many tools of this server callers can use."""
@@ -362,9 +353,8 @@ class Catalog:
         """
         waiting = self._quarantined.get(key)
         if waiting is None:
-            raise self._build_unknown_tool_error(
-                key, "no changed definition of this tool waits to be accepted"
-            )
+            message = "no changed definition of this tool waits to be accepted"
+            raise self._build_unknown_tool_error(key, message)
         if fingerprint is not None and fingerprint != waiting.card.fingerprint:
             message = f"{key} has changed again since it was shown"
             raise ConfigError(message, hint="Review the new difference and accept it.")
@@ -534,9 +524,8 @@ class Catalog:
 
     def get_instructions(self, server: str) -> str:
         """Return the server's instructions, or an empty string if they changed and were not accepted."""
-        return (
-            "" if self._find_changed_instructions(server) is not None else self._get_raw_instructions(server)
-        )
+        changed = self._find_changed_instructions(server) is not None
+        return "" if changed else self._get_raw_instructions(server)
 
     @property
     def changed_instructions(self) -> tuple[ChangedInstructions, ...]:

@@ -304,9 +304,8 @@ def _find_first_verb(words: tuple[str, ...]) -> EffectFinding | None:
         if word in WRITE_VERBS:
             return _build_name_finding(Effect.WRITE, word)
         if word in AMBIGUOUS_VERBS:
-            return EffectFinding(
-                Effect.WRITE, f"its name says {word!r}, which may mean anything", doubtful=True, word=word
-            )
+            reason = f"its name says {word!r}, which may mean anything"
+            return EffectFinding(Effect.WRITE, reason, doubtful=True, word=word)
         if word in READ_VERBS:
             return _find_after_reading(words[place + 1 :]) or _build_name_finding(Effect.READ, word)
     if words and (reader or words[-1] in READ_NOUNS):
@@ -426,24 +425,14 @@ def is_claimed_read_only(text: str) -> bool:
 def find_in_choices(definition: JsonObject) -> EffectFinding | None:
     """Return the most dangerous effect of an enum value: `read | delete`. Harmless ones prove nothing."""
     found = collect_choices(definition.get("inputSchema"))
-    worst = max(
-        (
-            judged
-            for name, choice in found.offered
-            if (judged := _find_choice_effect(name, choice)) is not None
-        ),
-        key=EffectFinding.get_weight,
-        default=None,
-    )
+    judged = (_find_choice_effect(name, choice) for name, choice in found.offered)
+    effects = (one for one in judged if one is not None)
+    worst = max(effects, key=EffectFinding.get_weight, default=None)
     if worst is None:
-        return (
-            None
-            if found.complete
-            else EffectFinding(Effect.WRITE, "its parameters are too many to look through")
-        )
-    return EffectFinding(
-        worst.effect, worst.reason.replace("its name", "a choice it offers", 1), worst.doubtful
-    )
+        too_many = EffectFinding(Effect.WRITE, "its parameters are too many to look through")
+        return None if found.complete else too_many
+    reason = worst.reason.replace("its name", "a choice it offers", 1)
+    return EffectFinding(worst.effect, reason, worst.doubtful)
 
 
 def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
@@ -452,11 +441,8 @@ def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
         judged = find_in_name(choice)
         return None if judged is None or judged.effect is Effect.READ else judged
     words = split_words(choice[:_MAX_CHOICE_LENGTH])
-    if (
-        not words
-        or words[0] not in _UNAMBIGUOUS_VERBS
-        or not _NON_ACTION_PARAMETERS.isdisjoint(split_words(name))
-    ):
+    acts = bool(words) and words[0] in _UNAMBIGUOUS_VERBS
+    if not acts or not _NON_ACTION_PARAMETERS.isdisjoint(split_words(name)):
         return None
     if words[0] in STRONG_DESTROY_VERBS:
         return None if words[-1] in TIMESTAMP_WORDS else _build_name_finding(Effect.DESTROY, words[0])
@@ -543,11 +529,8 @@ def _find_beyond_name(
 ) -> list[EffectFinding | None]:
     """Return further evidence, depending on the finding from the name."""
     if named is None:
-        return [
-            find_query_language(definition, text),
-            find_program_parameter(definition),
-            find_in_description(text),
-        ]
+        query = find_query_language(definition, text)
+        return [query, find_program_parameter(definition), find_in_description(text)]
     if named.effect is Effect.READ:
         asks_database = "query" in named.reason
         return [find_query_language(definition, text) if asks_database else None, find_against_reading(text)]

@@ -119,11 +119,9 @@ def build_defaults(definition: JsonObject) -> Intelligence:
 def infer(server: str, name: str, description: str, definition: JsonObject, effect: Effect) -> Intelligence:
     """Infer all metadata from a definition."""
     category, evidence = classify(server, name, description)
-    known_category = (
-        Known(category, Source.INFERRED, f"its words: {', '.join(evidence)}")
-        if evidence
-        else Known(category, Source.DEFAULT)
-    )
+    known_category = Known(category, Source.DEFAULT)
+    if evidence:
+        known_category = Known(category, Source.INFERRED, f"its words: {', '.join(evidence)}")
     parameters = build_parameter_hints(definition)
     return Intelligence(
         category=known_category,

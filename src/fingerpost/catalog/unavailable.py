@@ -34,35 +34,21 @@ class UnavailableTool:
         return f"{self.tool} is not available: {self.reason}"
 
 
-def build_changed(card: ToolCard) -> UnavailableTool:
-    """Build the reason for a tool whose definition changed and needs acceptance."""
-    return _build(
-        card,
-        "its definition changed since it was first seen",
-        f"Show the change with `fingerpost pins diff {card.key}`, "
-        f"then accept it with `fingerpost pins accept {card.key}`.",
-    )
-
-
-def build_unseen(card: ToolCard) -> UnavailableTool:
-    """Build the reason for a new tool on a known server that needs acceptance."""
-    return _build(
-        card,
-        f"it is new on {card.server}, which did not have it before",
-        f"Show it with `fingerpost pins diff {card.key}`, then accept it with "
-        f"`fingerpost pins accept {card.key}`, or everything of its server with "
-        f"`fingerpost pins accept {card.server}`.",
-    )
-
-
-def build_reviewed(card: ToolCard) -> UnavailableTool:
-    """Build the reason for a tool of a server whose tools are all reviewed when they are new."""
-    return _build(
-        card,
-        f"{card.server} is new, or its entry changed, and its tools wait for review",
-        f"Show them with `fingerpost pins diff {card.server}`, then accept them with "
-        f"`fingerpost pins accept {card.server}`.",
-    )
+def build_quarantined(card: ToolCard, held: Quarantined | None) -> UnavailableTool:
+    """Build the reason for a tool that is new or changed, or whose server is, and that needs acceptance."""
+    key, server, show, accept = card.key, card.server, "`fingerpost pins diff", "`fingerpost pins accept"
+    if held is not None and held.card.suspicious:
+        return build_suspicious(held)
+    if held is None or not held.new:
+        fix = f"Show the change with {show} {key}`, then accept it with {accept} {key}`."
+        return _build(card, "its definition changed since it was first seen", fix)
+    if held.reviewed:
+        reason = f"{server} is new, or its entry changed, and its tools wait for review"
+        fix = f"Show them with {show} {server}`, then accept them with {accept} {server}`."
+        return _build(card, reason, fix)
+    fix = f"Show it with {show} {key}`, then accept it with {accept} {key}`"
+    fix += f", or everything of its server with {accept} {server}`."
+    return _build(card, f"it is new on {server}, which did not have it before", fix)
 
 
 def build_suspicious(held: Quarantined) -> UnavailableTool:

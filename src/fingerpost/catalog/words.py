@@ -87,10 +87,8 @@ def _parse_category(name: str, text: str) -> Category:
     return Category(name=name, about=about, english=parse_word_set(english), hebrew=parse_word_set(hebrew))
 
 
-CATEGORIES: Final = tuple(
-    _parse_category(name, text)
-    for name, text in read_sections("fingerpost.catalog", "categories.txt").items()
-)
+_SECTIONS: Final = read_sections("fingerpost.catalog", "categories.txt")
+CATEGORIES: Final = tuple(_parse_category(name, text) for name, text in _SECTIONS.items())
 CATEGORY_NAMES: Final = tuple(category.name for category in CATEGORIES)
 OFFICIAL_DATA: Final = "official_data"  # a purpose narrower than a category; no tool is classified by it
 

@@ -447,11 +447,9 @@ class FeedbackAdjustments:
         preferences: Preferences | None,
     ) -> FeedbackAdjustments:
         """Collect the feedback on this request for the current tools."""
-        found = (
-            _NO_CORRECTIONS
-            if corrections is None
-            else corrections.find_corrections(query.text, query.vector, person=request.person)
-        )
+        found = _NO_CORRECTIONS
+        if corrections is not None:
+            found = corrections.find_corrections(query.text, query.vector, person=request.person)
         habits = _NO_HABITS if preferences is None else preferences.get_for(request.person)
         rows = columns.rows
         unusable = (columns.by_server[name] for name in request.health if name in columns.by_server)

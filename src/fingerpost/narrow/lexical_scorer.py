@@ -185,12 +185,8 @@ class TermVocabulary:
     def weigh_terms(self, text: str, gloss: str = "") -> dict[int, float]:
         """Return the terms of a request by number, with their weights."""
         text_terms = tuple(iterate_terms(clean_line(text, MAX_REQUEST_LENGTH)))
-        counts = dict(
-            islice(
-                Counter((*text_terms, *iterate_terms(clean_line(gloss, MAX_REQUEST_LENGTH)))).items(),
-                MAX_REQUEST_TERMS,
-            )
-        )
+        gloss_terms = iterate_terms(clean_line(gloss, MAX_REQUEST_LENGTH))
+        counts = dict(islice(Counter((*text_terms, *gloss_terms)).items(), MAX_REQUEST_TERMS))
         rarity = self.index.rarity
         weights: dict[int, float] = {}
         unknown: list[str] = []

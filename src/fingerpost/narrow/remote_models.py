@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -62,13 +62,11 @@ class ModelEndpoint:
         *,
         api_key: str | None = None,
         seconds: float = 2.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.model = model
         self._api_key = api_key
         self._seconds = seconds
-        self._clock = clock
         self._lock = Lock()
         self._client: httpx2.Client | None = None
         self._failures = 0
@@ -96,7 +94,7 @@ class ModelEndpoint:
         `factor` is how many times as long as one request it may take.
         """
         with self._lock:
-            if self._clock() < self._next_try:
+            if time.monotonic() < self._next_try:
                 message = f"{self.name} failed a moment ago and is not asked again yet"
                 raise ModelUnavailable(message, model=self.name)
         try:
@@ -106,7 +104,7 @@ class ModelEndpoint:
                 raise
             with self._lock:
                 self._failures += 1
-                self._next_try = self._clock() + min(2.0 ** (self._failures - 1), MAX_WAIT_S)
+                self._next_try = time.monotonic() + min(2.0 ** (self._failures - 1), MAX_WAIT_S)
             raise
         with self._lock:
             self._failures = 0
@@ -276,9 +274,8 @@ class ModelReranker:
         )
         reply = from_thread.run(self._ask, request)
         parsed = as_mapping(parse_structured(reply.text))
-        order = [
-            one for one in as_list(parsed.get("order")) if isinstance(one, int) and 0 < one <= len(texts)
-        ]
+        named = as_list(parsed.get("order"))
+        order = [one for one in named if isinstance(one, int) and 0 < one <= len(texts)]
         if not order:
             message = f"{self._model.name} did not answer with an order of the tools"
             raise ModelReplyInvalid(message, model=self._model.name)
@@ -297,20 +294,17 @@ class ModelReranker:
 def open_endpoint_encoder(settings: NarrowSettings) -> EndpointEncoder:
     """Return the encoder of `narrow.encoder = "openai:<base URL>#<model>"`. Raises `ConfigError`."""
     base_url, model = _split_address("narrow.encoder", settings.encoder.removeprefix("openai:"), "openai:")
-    endpoint = ModelEndpoint(
-        base_url, model, api_key=settings.encoder_api_key, seconds=settings.encoder_seconds
-    )
-    return EndpointEncoder(
-        endpoint, query_prefix=settings.encoder_query_prefix, tool_prefix=settings.encoder_tool_prefix
-    )
+    key, seconds = settings.encoder_api_key, settings.encoder_seconds
+    endpoint = ModelEndpoint(base_url, model, api_key=key, seconds=seconds)
+    query_prefix, tool_prefix = settings.encoder_query_prefix, settings.encoder_tool_prefix
+    return EndpointEncoder(endpoint, query_prefix=query_prefix, tool_prefix=tool_prefix)
 
 
 def open_endpoint_reranker(settings: NarrowSettings) -> EndpointReranker:
     """Return the reranker of `narrow.reranker = "<base URL>#<model>"`. Raises `ConfigError`."""
     base_url, model = _split_address("narrow.reranker", settings.reranker or "", "")
-    return EndpointReranker(
-        ModelEndpoint(base_url, model, api_key=settings.reranker_api_key, seconds=settings.reranker_seconds)
-    )
+    key, seconds = settings.reranker_api_key, settings.reranker_seconds
+    return EndpointReranker(ModelEndpoint(base_url, model, api_key=key, seconds=seconds))
 
 
 def _split_address(setting: str, value: str, prefix: str) -> tuple[str, str]:

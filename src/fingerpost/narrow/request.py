@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import Enum, auto
+from itertools import islice, pairwise
 from typing import Final
 
 from fingerpost.catalog.effects import AMBIGUOUS_VERBS, DESTROY_VERBS, NOUN_LIKE, READ_VERBS, WRITE_VERBS
@@ -45,9 +46,8 @@ class NarrowRequest:
     max_tools: int | None = None  # None: from the settings
     health: Mapping[str, str] = field(default_factory=dict[str, str])
     used: tuple[str, ...] = ()  # tools used in this conversation, latest last
-    person: str | None = (
-        None  # their habits count; decides which names explanations show. None: no habits, all names
-    )
+    # Their habits count; decides which names explanations show. None: no habits, all names.
+    person: str | None = None
     settings: Settings | None = None  # settings of this request, if they differ from the default
     effort: Effort | None = None  # a quick or a thorough answer is requested
     about: str | None = None  # key of a tool to explain even with a low score
@@ -60,10 +60,10 @@ def bound_text(text: str) -> str:
     return to_valid_text(text).strip()
 
 
-def get_earlier_turns(history: tuple[Message, ...], max_turns: int = 2) -> tuple[str, ...]:
-    """Return the person's earlier messages, latest first."""
+def get_earlier_turns(history: tuple[Message, ...]) -> tuple[str, ...]:
+    """Return the person's last two earlier messages, latest first."""
     texts = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
-    return tuple(text for text, _ in zip((text for text in texts if text), range(max_turns), strict=False))
+    return tuple(islice((text for text in texts if text), 2))
 
 
 # The maximum weight of an earlier turn.
@@ -150,13 +150,15 @@ _ASKING_VERBS: Final = (
 # Words that are often nouns ("a movie and book list"): verbs only when an object follows.
 _DOUBTFUL_VERBS: Final = (NOUN_LIKE | _WORDS["doubtful verbs"]) & _ASKING_VERBS
 _OBJECT: Final = _PATTERNS["object"]
-_CERTAIN_VERB: Final = (
-    r"(?:" + "|".join(sorted(_ASKING_VERBS - _DOUBTFUL_VERBS, key=len, reverse=True)) + r")\b"
-)
-_DOUBTFUL_VERB: Final = (
-    r"(?:" + "|".join(sorted(_DOUBTFUL_VERBS, key=len, reverse=True)) + r")\s+(?=" + _OBJECT + ")"
-)
-_ANY_VERB: Final = r"(?:" + "|".join(sorted(_ASKING_VERBS, key=len, reverse=True)) + r")\b"
+
+
+def _join_words(words: frozenset[str]) -> str:
+    return f"(?:{'|'.join(sorted(words, key=len, reverse=True))})"
+
+
+_CERTAIN_VERB: Final = _join_words(_ASKING_VERBS - _DOUBTFUL_VERBS) + r"\b"
+_DOUBTFUL_VERB: Final = rf"{_join_words(_DOUBTFUL_VERBS)}\s+(?={_OBJECT})"
+_ANY_VERB: Final = _join_words(_ASKING_VERBS) + r"\b"
 _POLITE_OPENING: Final = (
     r"(?:please\s+|kindly\s+|also\s+|finally\s+|lastly\s+|next\s+|then\s+|just\s+|maybe\s+)*"
 )
@@ -211,7 +213,7 @@ _SQL_STATEMENT: Final = prepare_re(
 )
 
 
-def split_needs(text: str, language: str = "en", max_needs: int = MAX_NEEDS) -> tuple[str, ...]:
+def split_needs(text: str, language: str = "en") -> tuple[str, ...]:
     """Split a request into its needs, in order. Return the whole request when it has only one."""
     whole = text.strip()
     if not whole:
@@ -220,7 +222,7 @@ def split_needs(text: str, language: str = "en", max_needs: int = MAX_NEEDS) -> 
         return (whole,)
     looked_at = _WIDE_GAP.sub(" ", whole[:MAX_SPLIT_LENGTH])
     needs = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
-    return _merge_shortest(max_needs, needs) if len(needs) > 1 else (whole,)
+    return _merge_shortest(needs) if len(needs) > 1 else (whole,)
 
 
 def _split_pieces(text: str, language: str) -> Iterator[str]:
@@ -275,11 +277,11 @@ def _has_content(piece: str) -> bool:
     return any(word.lower() not in _EMPTY_PIECE_WORDS for word in _SPLIT_WORD.findall(piece))
 
 
-def _merge_shortest(max_needs: int, needs: list[str]) -> tuple[str, ...]:
-    """Merge neighbours, the shortest first, until at most `most` are left."""
+def _merge_shortest(needs: list[str]) -> tuple[str, ...]:
+    """Merge neighbours, the shortest first, until at most `MAX_NEEDS` are left."""
     joined = list(needs)
-    while len(joined) > max_needs:
-        lengths = [len(joined[i]) + len(joined[i + 1]) for i in range(len(joined) - 1)]
+    while len(joined) > MAX_NEEDS:
+        lengths = [len(first) + len(second) for first, second in pairwise(joined)]
         at = lengths.index(min(lengths))
         joined[at : at + 2] = [f"{joined[at]}; {joined[at + 1]}"]
     return tuple(joined)

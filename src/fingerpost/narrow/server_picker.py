@@ -111,39 +111,27 @@ def adapt_settings(settings: SmartRoutingSettings, stats: SmartRoutingStats) -> 
     if stats.runs < MIN_RUNS:
         return settings
     fell_back, left_out = stats.fallback_rate, stats.reduction
-    later = (
-        factor
-        for factor, rate_limit, reduction_limit in _RAISE_RULES
-        if fell_back >= rate_limit or left_out <= reduction_limit
-    )
-    earlier = (
-        factor
-        for factor, rate_limit, reduction_limit in _LOWER_RULES
-        if fell_back <= rate_limit and left_out >= reduction_limit
-    )
+    later = (factor for factor, rate, share in _RAISE_RULES if fell_back >= rate or left_out <= share)
+    earlier = (factor for factor, rate, share in _LOWER_RULES if fell_back <= rate and left_out >= share)
     factor = next(later, None) or next(earlier, 1.0)
-    moved = {
-        "max_tools": round(settings.max_tools * factor),
-        "max_servers": round(settings.max_servers * factor),
-    }
-    return settings.model_copy(update=moved)
+    tools, servers = round(settings.max_tools * factor), round(settings.max_servers * factor)
+    return settings.model_copy(update={"max_tools": tools, "max_servers": servers})
 
 
 class RecentRoutingStats:
     """The statistics of the latest choices in the journal, of all processes. Refreshed at intervals."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
         self._read_at = -math.inf
         self._after = 0
         self._events: deque[Event] = deque(maxlen=RECENT_RUNS)
         self.figures = SmartRoutingStats()
 
     async def refresh(self) -> None:
-        if self._clock() - self._read_at < REFRESH_INTERVAL_S:
+        if time.monotonic() - self._read_at < REFRESH_INTERVAL_S:
             return
-        self._read_at = self._clock()
+        self._read_at = time.monotonic()
         events, self._after = await _read_choices(self._store, after=self._after)
         self._events.extend(events)
         self.figures = SmartRoutingStats.from_events(self._events)
@@ -280,20 +268,16 @@ def pick_by_scores(
     *,
     min_servers: int = MIN_SERVERS,
     share: float = MIN_BEST_SHARE,
-    min_best_score: float = MIN_BEST_SCORE,
 ) -> ServerChoice:
     """Pick the servers to keep. `scores` contains the scores of each server's tools, in any order.
 
     A server in `mentions` (named in the request) or `related` (its category fits the request) is always kept,
     and so is a server without scores.
     """
-    known = {
-        server: value
-        for server, found in scores.items()
-        if (value := _average_best_scores(found)) is not None
-    }
+    averages = {server: _average_best_scores(found) for server, found in scores.items()}
+    known = {server: value for server, value in averages.items() if value is not None}
     best = max(known.values(), default=0.0)
-    if best < min_best_score or len(known) <= min_servers:
+    if best < MIN_BEST_SCORE or len(known) <= min_servers:
         reasoning = "no server stands out, so all are searched"
         return ServerChoice(servers=tuple(sorted(scores)), reasoning=reasoning)
     leaders = sorted(known, key=lambda server: (-known[server], server))
@@ -308,22 +292,15 @@ def pick_by_scores(
     )
 
 
-def find_best_outside(
-    scores: Mapping[str, Sequence[float]],
-    kept: Collection[str],
-    *,
-    max_tools: int = MAX_BEST_TOOLS,
-    min_share: float = NEAR_BEST_SHARE,
-    min_best_score: float = MIN_BEST_SCORE,
-) -> Mapping[str, float]:
+def find_best_outside(scores: Mapping[str, Sequence[float]], kept: Collection[str]) -> Mapping[str, float]:
     """Return the servers outside `kept` with one of the turn's best tools, and its score."""
     tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
-    leading = heapq.nlargest(max_tools, tools)
-    if not leading or leading[0][0] < min_best_score:
+    leading = heapq.nlargest(MAX_BEST_TOOLS, tools)
+    if not leading or leading[0][0] < MIN_BEST_SCORE:
         return {}
     best: dict[str, float] = {}
     for score, server in leading:
-        if score >= min_share * leading[0][0] and server not in kept:
+        if score >= NEAR_BEST_SHARE * leading[0][0] and server not in kept:
             best.setdefault(server, score)
     return best
 
@@ -587,14 +564,11 @@ class ServerPicker:
         scores = {server: found.get(server, ()) for server in turn.servers}
         choice = pick_by_scores(scores, turn.mentions, find_related_servers(turn.snapshot, turn.signals))
         before = turn.remembered & turn.servers
-        return ServerDecision(
-            kept=frozenset(choice.servers) | before,
-            known=turn.servers,
-            by=run.by,
-            reasoning=f"right for the same request before: {', '.join(sorted(before))}"
-            if before
-            else choice.reasoning,
-        )
+        reasoning = choice.reasoning
+        if before:
+            reasoning = f"right for the same request before: {', '.join(sorted(before))}"
+        kept = frozenset(choice.servers) | before
+        return ServerDecision(kept=kept, known=turn.servers, by=run.by, reasoning=reasoning)
 
     async def _decide_by_model(self, model: ChatModel, turn: _PickerTurn) -> ServerDecision:
         messages = await anyio.to_thread.run_sync(
@@ -622,16 +596,15 @@ class ServerPicker:
         return await anyio.to_thread.run_sync(self._costs.count_total, cards)
 
     def _emit_start(self, turn: _PickerTurn) -> None:
-        self._events.emit(
-            SmartRoutingStart(
-                packet_id=turn.packet_id,
-                conversation=turn.conversation,
-                total_tools=len(turn.snapshot.cards),
-                total_servers=len(turn.servers),
-                max_tools=turn.settings.max_tools,
-                max_servers=turn.settings.max_servers,
-            )
+        started = SmartRoutingStart(
+            packet_id=turn.packet_id,
+            conversation=turn.conversation,
+            total_tools=len(turn.snapshot.cards),
+            total_servers=len(turn.servers),
+            max_tools=turn.settings.max_tools,
+            max_servers=turn.settings.max_servers,
         )
+        self._events.emit(started)
 
     def _emit_end(
         self,

@@ -234,10 +234,8 @@ def _match_paths(rule: Rule, subject: Subject) -> PatternFit:
         return PatternFit.YES
     if rule.allows:
         return PatternFit.NO
-    doubtful = (
-        {PathPlacement.UNCLEAR} if wanted == "inside" else {PathPlacement.UNCLEAR, PathPlacement.NOWHERE}
-    )
-    return PatternFit.MAYBE if placement in doubtful else PatternFit.NO
+    nowhere = wanted != "inside" and placement is PathPlacement.NOWHERE
+    return PatternFit.MAYBE if nowhere or placement is PathPlacement.UNCLEAR else PatternFit.NO
 
 
 CONDITIONS: Final = (
@@ -338,17 +336,12 @@ def _match_argument(rule: Rule, subject: Subject, name: str, pattern: str) -> Pa
 
 def build_rules(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
     """Return the rules with their names and conditions, in order."""
-    return tuple(
-        Rule(
-            settings=settings,
-            verdict=Verdict(settings.verdict),
-            name=name,
-            conditions=tuple(
-                condition for condition in CONDITIONS if getattr(settings, condition.field) not in (None, {})
-            ),
-        )
-        for settings, name in zip(rules, build_rule_names(rules), strict=True)
-    )
+    built: list[Rule] = []
+    for settings, name in zip(rules, build_rule_names(rules), strict=True):
+        given = tuple(one for one in CONDITIONS if getattr(settings, one.field) not in (None, {}))
+        verdict = Verdict(settings.verdict)
+        built.append(Rule(settings=settings, verdict=verdict, name=name, conditions=given))
+    return tuple(built)
 
 
 def build_rule_names(rules: Sequence[RuleSettings]) -> tuple[str, ...]:
@@ -572,9 +565,8 @@ class PolicyEngine:
                 return _choose_stricter(doubtful, rule.build_ruling())
             if fit is PatternFit.MAYBE:
                 doubtful = _choose_stricter(doubtful, rule.build_ruling(doubtful=True))
-        return _choose_stricter(
-            doubtful, _build_uncertain_ruling(call) if call.doubt else _DEFAULT_RULINGS[call.effect]
-        )
+        default = _build_uncertain_ruling(call) if call.doubt else _DEFAULT_RULINGS[call.effect]
+        return _choose_stricter(doubtful, default)
 
     def _get_cached_ruling(self, call: Call, context: CallContext) -> Ruling:
         """Return the result of `decide_by_rules`, cached by tool and caller."""

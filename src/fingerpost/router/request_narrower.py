@@ -251,11 +251,8 @@ class RequestNarrower:
     def _get_smart_routing(self) -> SmartRoutingSettings:
         """Return the current smart routing settings. Their thresholds may be adapted from results."""
         now = self._settings.smart_routing if self._switches is None else self._switches.now.smart_routing
-        return (
-            adapt_settings(now, self._routing_stats.figures)
-            if self._settings.flags.adaptive_thresholds
-            else now
-        )
+        adapts = self._settings.flags.adaptive_thresholds
+        return adapt_settings(now, self._routing_stats.figures) if adapts else now
 
     def mark_stale(self, *, at_once: bool = False) -> None:
         """Mark the learned data as out of date. With `at_once`, the next request waits for the refresh."""
@@ -527,10 +524,7 @@ def drop_unneeded(narrowing: Narrowing) -> Narrowing:
     """Offer no tools if the request needs none. The candidates are kept for inspection."""
     if narrowing.need.verdict is not NeedVerdict.NONE:
         return narrowing
-    candidates = tuple(
-        replace(candidate, offered=False, lost="the request needs no tool")
-        if candidate.offered
-        else candidate
-        for candidate in narrowing.shortlist.candidates
-    )
+    lost = "the request needs no tool"
+    found = narrowing.shortlist.candidates
+    candidates = tuple(replace(one, offered=False, lost=lost) if one.offered else one for one in found)
     return replace(narrowing, shortlist=replace(narrowing.shortlist, candidates=candidates))

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
 from urllib.parse import urlsplit
 
-from fingerpost.data_files import read_data_table
+from fingerpost.data_files import read_data_table, read_sections
 from fingerpost.frozen import frozen
 from fingerpost.records import ServerAuth
 from fingerpost.redaction import MASK, is_secret_name, scrub
@@ -33,61 +33,15 @@ SERVER_TABLES: tuple[KeyPath, ...] = (
     ("mcp_servers",),
 )
 
-# Client's name → ours. The first one present is used: Gemini's httpUrl is more precise than its url.
-FIELD_NAMES: dict[str, str] = {
-    **{
-        name: name
-        for name in (
-            "command", "args", "env", "cwd", "headers", "oauth", "era", "enabled", "connect_timeout",
-            # Our own fields. Users who know them from fingerpost.toml may write them here as well.
-            "isolate", "prefix", "forward_authorization", "allow_link_local", "trust_hints", "new_tools",
-            "review_new", "lifecycle", "idle_seconds", "keep_running",
-        )
-    },
-    "envFile": "env_file",
-    "env_file": "env_file",
-    "httpUrl": "url",
-    "serverUrl": "url",
-    "url": "url",
-    "http_headers": "headers",
-    "type": "transport",
-    "transport": "transport",
-    "transportType": "transport",
-    "auth": "oauth",
-    "connectTimeout": "connect_timeout",
-    "startup_timeout_sec": "connect_timeout",
-}  # fmt: skip
+_NAMES: Final = {
+    title: {line.split()[0]: line.split()[1] for line in text.strip().splitlines()}
+    for title, text in read_sections("fingerpost.settings", "names.txt").items()
+}
+FIELD_NAMES: Final = _NAMES["fields"]  # a client's name → ours
 # Fields with their own translation rules.
 SPECIAL_FIELDS = frozenset({"disabled", "env_vars", "bearer_token_env_var", "env_http_headers"})
 # Client fields that would otherwise be reported as typos of ours.
 IGNORED_FIELDS = frozenset({"disabledTools", "disabled_tools", "enabledTools", "enabled_tools"})
-
-OAUTH_NAMES = {
-    "client_id": "client_id",
-    "clientId": "client_id",
-    "CLIENT_ID": "client_id",
-    "client_secret": "client_secret",
-    "clientSecret": "client_secret",
-    "CLIENT_SECRET": "client_secret",
-    "scopes": "scopes",
-    "redirect_port": "redirect_port",
-    "callbackPort": "redirect_port",
-    "grant": "grant",
-    "issuer": "issuer",
-    "token_endpoint": "token_endpoint",
-    "tokenEndpoint": "token_endpoint",
-    "audience": "audience",
-}
-TRANSPORTS = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "http": "http",
-    "remote": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamablehttp": "http",
-    "sse": "sse",
-}
 
 
 @frozen
@@ -185,7 +139,7 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
     """Translate other spellings and forms of the same values."""
     transport = values.get("transport")
     if isinstance(transport, str):
-        values["transport"] = TRANSPORTS.get(transport.lower(), transport)
+        values["transport"] = _NAMES["transports"].get(transport.lower(), transport)
     if isinstance(entry.get("disabled"), bool) and "enabled" not in values:
         values["enabled"] = not entry["disabled"]
     auth = entry.get("auth")
@@ -193,7 +147,7 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
         values |= {"auth": auth, "oauth": entry.get("oauth")}
     if (oauth := as_table(values.get("oauth"))) is not None:
         values["oauth"] = {
-            ours: oauth[theirs] for theirs, ours in OAUTH_NAMES.items() if oauth.get(theirs) is not None
+            ours: oauth[theirs] for theirs, ours in _NAMES["oauth"].items() if oauth.get(theirs) is not None
         }
     elif isinstance(values.get("oauth"), bool | str):
         del values["oauth"]  # the default sign-in, which is used anyway
@@ -524,41 +478,19 @@ def to_portable_entry(draft: ServerDraft) -> dict[str, object]:
     entry: dict[str, object] = {}
     if url := values.get("url"):
         entry["type"] = values.get("transport") or _guess_transport(str(url))
-    for ours, standard in _STANDARD_NAMES.items():
+    for ours, standard in _NAMES["standard"].items():
         if values.get(ours) not in (None, [], {}):
             entry[standard] = _resolve_workspace(values[ours], scope.workspace)
     for name in ("cwd", "envFile"):
         if isinstance(path := entry.get(name), str) and not path.startswith(("~", "${")):
             entry[name] = str(scope.workspace / path)
     if oauth := as_table(values.get("oauth")):
-        entry["oauth"] = {_OAUTH_FIELD_NAMES[name]: value for name, value in oauth.items()}
+        entry["oauth"] = {_NAMES["standard oauth"][name]: value for name, value in oauth.items()}
     if values.get("auth") not in (None, "shared"):
         entry["auth"] = values["auth"]
     if values.get("enabled") is False:
         entry["disabled"] = True
     return entry
-
-
-_STANDARD_NAMES = {
-    "command": "command",
-    "args": "args",
-    "env": "env",
-    "env_file": "envFile",
-    "cwd": "cwd",
-    "url": "url",
-    "headers": "headers",
-    "connect_timeout": "connectTimeout",
-}
-_OAUTH_FIELD_NAMES = {
-    "client_id": "clientId",
-    "client_secret": "clientSecret",
-    "scopes": "scopes",
-    "redirect_port": "callbackPort",
-    "grant": "grant",
-    "issuer": "issuer",
-    "token_endpoint": "tokenEndpoint",
-    "audience": "audience",
-}
 
 
 def _guess_transport(url: str) -> str:

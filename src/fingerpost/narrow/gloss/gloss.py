@@ -379,11 +379,8 @@ class _RequestWords:
         place = 0
         while place < len(folded):
             accented = self._table.match_accented(self._waiting[place].casefold())
-            found = (
-                self._table.match(folded[place : place + _MAX_PHRASE_WORDS])
-                if accented is None
-                else (accented, 1)
-            )
+            phrase = folded[place : place + _MAX_PHRASE_WORDS]
+            found = self._table.match(phrase) if accented is None else (accented, 1)
             if found is not None:
                 entry, length = found
                 self._known += length
@@ -431,11 +428,9 @@ class _RequestWords:
     def _find_phrase_start(self) -> int:
         """Return where the words begin that a postposition belongs to: in English it stands before them."""
         place = len(self._clause)
-        while (
-            place
-            and not self._clause[place - 1].kind
-            and self._clause[place - 1].english not in _PHRASE_BOUNDS
-        ):
+        for entry in reversed(self._clause):
+            if entry.kind or entry.english in _PHRASE_BOUNDS:
+                break
             place -= 1
         return place
 

@@ -98,11 +98,8 @@ def _vote_by_entities(found: Iterable[Entity]) -> Iterator[IntentVote]:
 def _vote_for_word(word: str, evidence: str) -> Iterator[IntentVote]:
     categories = _build_english_index().get(to_singular(word), ())
     for category in categories:
-        yield (
-            category,
-            (_WEAK_WEIGHT if word in _WEAK_WORDS else _STRONG_WEIGHT) / len(categories) ** 0.5,
-            evidence,
-        )
+        weight = _WEAK_WEIGHT if word in _WEAK_WORDS else _STRONG_WEIGHT
+        yield category, weight / len(categories) ** 0.5, evidence
 
 
 @lru_cache(maxsize=1)

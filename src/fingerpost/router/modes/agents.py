@@ -140,12 +140,9 @@ def is_final(run: RunState, cards: Sequence[ToolCard]) -> bool:
 
 def get_find_tools(run: RunState) -> tuple[JsonObject, ...]:
     """Return the definition of `find_tools` if servers were left out and may still be searched."""
-    named_so = FIND_TOOLS in run.client_options.tool_names
-    return (
-        (FIND_TOOLS_DEFINITION,)
-        if run.can_widen and run.packet.context.available_tools and not named_so
-        else ()
-    )
+    is_free = FIND_TOOLS not in run.client_options.tool_names
+    may_find = run.can_widen and run.packet.context.available_tools and is_free
+    return (FIND_TOOLS_DEFINITION,) if may_find else ()
 
 
 def schedule_turn(run: RunState, *, final: bool, note: str) -> None:

@@ -245,11 +245,8 @@ def _read_request(outcome: Outcome) -> tuple[str, Mapping[str, Json]] | None:
     if not isinstance(request, Mapping) or request.get("method") != "elicitation/create":
         return None
     fits = isinstance(params, Mapping) and isinstance(params.get("requestedSchema"), Mapping)
-    return (
-        (name, cast("Mapping[str, Json]", params))
-        if fits and "message" in cast("JsonObject", params)
-        else None
-    )
+    fits = fits and "message" in cast("JsonObject", params)
+    return (name, cast("JsonObject", params)) if fits else None
 
 
 def _sanitize(text: str) -> str:

@@ -69,9 +69,9 @@ def end_handed_back(run: RunState, calls: tuple[JsonObject, ...], text: str, *, 
     return replace(route, tool_calls=calls, hidden=hidden, finish="tool_calls")
 
 
-def end_declined(run: RunState, text: str, *, by: str = NO_MODEL_NAME, detail: str = "") -> Route:
+def end_declined(run: RunState, text: str, *, detail: str = "") -> Route:
     """End the run without any action, with a text that says why."""
-    return _end_run(run, RouteOutcome.DECLINED, text, by=by, detail=detail)
+    return _end_run(run, RouteOutcome.DECLINED, text, by=NO_MODEL_NAME, detail=detail)
 
 
 def end_without_tools(run: RunState, text: str) -> Route:
@@ -88,9 +88,8 @@ def end_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = Fal
     if reply.refusal:
         route = _end_run(run, RouteOutcome.DECLINED, reply.refusal, by=reply.model, silent=True)
     elif syntax_alone or run.has_streamed:
-        route = _end_run(
-            run, RouteOutcome.DECLINED, SYNTAX_ONLY_TEXT if syntax_alone else NO_ANSWER_TEXT, by=NO_MODEL_NAME
-        )
+        text = SYNTAX_ONLY_TEXT if syntax_alone else NO_ANSWER_TEXT
+        route = _end_run(run, RouteOutcome.DECLINED, text, by=NO_MODEL_NAME)
     else:
         route = _end_run(run, RouteOutcome.DECLINED, NO_ANSWER_TEXT, by=NO_MODEL_NAME, silent=True)
         route = replace(route, wordless=True)

@@ -223,9 +223,7 @@ class RunDeps:
     get_settings: Callable[[ToolCard], Awaitable[Settings]]  # settings that apply to calls of this tool
     learn: Callable[[Outcome, Packet], None]
     summaries: SummaryCache
-    get_usage: Callable[
-        [], Awaitable[Mapping[str, UsageProfile]]
-    ]  # usage of tools, for adaptive instructions
+    get_usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # for adaptive instructions
     profiles: Mapping[str, ProfileSettings]
     instance: str  # the id of this process among those that share the store
     quotas: Quotas
@@ -451,9 +449,8 @@ class RunState:
             return ()
         snapshot = self.deps.get_snapshot()
         found = (snapshot.get(key) for key in self.packet.context.available_tools)
-        return rename_conflicting_cards(
-            [card for card in found if card is not None], self.client_options.tool_names
-        )
+        cards = [card for card in found if card is not None]
+        return rename_conflicting_cards(cards, self.client_options.tool_names)
 
     @property
     def can_call(self) -> bool:
@@ -486,13 +483,8 @@ class RunState:
         pages = sum(step.tool == READ_RESULT_TOOL_NAME for step in steps)
         is_cut = self._names_kept_result or any(step.handle for step in steps)
         can_read = is_cut and pages < MAX_PAGES and not self.looping_tool
-        return (
-            (READ_RESULT_FUNCTION,)
-            if can_read
-            and not client.excludes_routed_tools
-            and READ_RESULT_TOOL_NAME not in client.tool_names
-            else ()
-        )
+        is_free = not client.excludes_routed_tools and READ_RESULT_TOOL_NAME not in client.tool_names
+        return (READ_RESULT_FUNCTION,) if can_read and is_free else ()
 
     async def detect_kept_results(self) -> None:
         """Set whether the conversation names a trimmed result that this caller can still read."""
@@ -540,7 +532,9 @@ class RunState:
             completion_tokens=count_tokens(reply.text),
         )
         prompt, completion = counted.prompt_tokens, counted.completion_tokens
-        cost = self._compute_cost(role, request, reply, counted)
+        # The price of a model that the caller named is unknown.
+        named = request.model is not None
+        cost = None if named else self.deps.pool.cost(role, counted, stood_in=reply.stood_in)
         self.budget.count(reply, prompt=prompt, completion=completion, cost=cost)
         caller, profile = self.packet.header.caller, self.packet.context.profile
         self.deps.quotas.add_spending(caller, profile, tokens=prompt + completion, cost=cost)
@@ -556,14 +550,6 @@ class RunState:
                 stood_in=reply.stood_in,
             )
         )
-
-    def _compute_cost(
-        self, role: Role, request: ModelRequest, reply: ModelReply, usage: ModelUsage
-    ) -> float | None:
-        """Return the cost, or None for a model that the caller named, whose price is unknown."""
-        if request.model is not None:
-            return None
-        return self.deps.pool.cost(role, usage, stood_in=reply.stood_in)
 
     def _emit_model_error(self, role: Role, purpose: str, *, error: str) -> None:
         name = self.deps.pool.name(role) or "no model"

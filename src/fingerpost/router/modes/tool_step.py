@@ -40,9 +40,7 @@ from fingerpost.router.modes.run_state import RunState
 DRY_RUN_REASON: Final = "dry run: nothing was called"
 DIRECTIVES_SERVER: Final = "directives"  # the built-in server whose results are for the client
 WIDEN_FACTOR: Final = 3  # times as many tools as usual are offered if the choice was uncertain
-MIN_DESCRIPTION_WORDS: Final = (
-    3  # words; with a shorter description, the request itself is used for the search
-)
+MIN_DESCRIPTION_WORDS: Final = 3  # with a shorter description, the request itself is searched for
 MIN_TOKENS_LEFT = 1_000  # tokens; a result trimmed to less is useless
 
 
@@ -89,9 +87,7 @@ def emit_status(run: RunState, status: ExecutionStatus, reason: str = "") -> Non
 
 def emit_call_status(run: RunState, *outcomes: Outcome) -> None:
     """Emit the status of the calls of one turn, which have ended. A call that reached no tool was skipped."""
-    ran = [
-        outcome for outcome in outcomes if not outcome.is_dry_run and (outcome.success or outcome.attempts)
-    ]
+    ran = [one for one in outcomes if not one.is_dry_run and (one.success or one.attempts)]
     failure = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
     if any(outcome.success for outcome in ran):
         emit_status(run, ExecutionStatus.EXECUTED)
@@ -283,9 +279,8 @@ async def read_pages(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
 
 def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
     """Return the directive for the client. Only the built-in directives server may give one."""
-    ours = DIRECTIVES_SERVER in run.settings.builtin.enabled and outcome.tool.startswith(
-        f"{DIRECTIVES_SERVER}/"
-    )
+    is_enabled = DIRECTIVES_SERVER in run.settings.builtin.enabled
+    ours = is_enabled and outcome.tool.startswith(f"{DIRECTIVES_SERVER}/")
     if not ours or not outcome.success or outcome.result is None:
         return None
     given = outcome.result.get("structuredContent")
@@ -294,22 +289,17 @@ def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
 
 def add_problem(run: RunState, selection: Selection, error: ErrorKind, problem: str) -> None:
     """Add a call that could not be made as a failed step, so that the model can correct it."""
-    run.emit(
-        ToolResultInjected(
-            packet_id=run.packet.packet_id,
-            result=ToolResult(
-                success=False, error=problem, tool=selection.tool, parameters=selection.arguments
-            ),
-            step=Step(
-                tool=selection.tool,
-                arguments=selection.arguments,
-                success=False,
-                text=f"{error.value}: {problem}",
-                call_id=create_id("cal"),
-                error=error.value,
-            ),
-        )
+    tool, arguments = selection.tool, selection.arguments
+    step = Step(
+        tool=tool,
+        arguments=arguments,
+        success=False,
+        text=f"{error.value}: {problem}",
+        call_id=create_id("cal"),
+        error=error.value,
     )
+    result = ToolResult(success=False, error=problem, tool=tool, parameters=arguments)
+    run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=step))
 
 
 async def find_other_tools(run: RunState, tool_call: ToolCall) -> str:
@@ -342,10 +332,8 @@ def widen(run: RunState, reason: str) -> bool:
     tools = tuple(dict.fromkeys((*offered, *more)))[: max(most, len(offered))]
     if len(tools) == len(offered):
         return False
-    if run.packet.tool_routing.execution_status in (
-        ExecutionStatus.PENDING,
-        ExecutionStatus.AWAITING_CONFIDENCE,
-    ):
+    undecided = (ExecutionStatus.PENDING, ExecutionStatus.AWAITING_CONFIDENCE)
+    if run.packet.tool_routing.execution_status in undecided:
         emit_status(run, ExecutionStatus.SKIPPED, "looking at more tools first")
     run.emit(ShortlistWidened(packet_id=run.packet.packet_id, tools=tools, reason=reason))
     return True
