@@ -103,11 +103,11 @@ async def test_signing_out_forgets_and_revokes_the_tokens():
     async with serve_protected(authority) as url:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
-        assert await sign_out(spec, tokens) == "revoked"
+        assert await sign_out(spec.name, tokens) == "revoked"
         assert (tokens.entries, authority.access, authority.refresh) == ({}, {}, {})
-        assert await sign_out(spec, tokens) == "not signed in"
+        assert await sign_out(spec.name, tokens) == "not signed in"
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
-    assert await sign_out(spec, tokens) == "not revoked"  # the authority is away
+    assert await sign_out(spec.name, tokens) == "not revoked"  # the authority is away
     assert tokens.entries == {}
 
 

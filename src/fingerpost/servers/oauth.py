@@ -831,14 +831,14 @@ async def sign_in_user(
         raise from_exception(spec.name, error) from error
 
 
-async def sign_out(spec: ServerSpec, tokens: SignInStore, user: str | None = None) -> SignOutResult:
+async def sign_out(server: str, tokens: SignInStore, user: str | None = None) -> SignOutResult:
     """Delete the stored sign-in (of all callers, or of this user) and revoke its tokens at the authorization
     server (RFC 7009).
 
     "not revoked": the authorization server names no endpoint for that, or refused; the tokens are valid
     until they expire.
     """
-    name = spec.name if user is None else build_user_token_name(spec.name, user)
+    name = server if user is None else build_user_token_name(server, user)
     try:
         data = await tokens.get(name)
     except ConfigError:  # it cannot be decrypted

@@ -502,9 +502,12 @@ class ServerPool:
         return await self._load_user_authorization(self.get_spec(name), user) is not None
 
     async def sign_out(self, name: str, *, user: str | None = None) -> SignOutResult:
-        """Delete the stored sign-in to a server, or a user's, and revoke it. Open connections stay."""
-        spec, connect = self.get_spec(name), await self._library.load()
-        return await connect.sign_out(spec, self._get_tokens(), user)
+        """Delete the stored sign-in to a server, or a user's, and revoke it. Open connections stay.
+
+        The server may have been removed.
+        """
+        connect = await self._library.load()
+        return await connect.sign_out(name, self._get_tokens(), user)
 
     async def is_signed_in(self, name: str, user: str) -> bool:
         """Return whether this user's sign-in to the server is stored."""

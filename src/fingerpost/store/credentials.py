@@ -265,10 +265,14 @@ class CredentialRows(StorePart):
         rows = await self._read_rows(select(tokens))
         return {row.server: get_key_id(row.data) for row in rows if row.data.startswith(_SEALED)}
 
-    async def list_users(self) -> set[str]:
-        """Return the users with a sign-in of their own: values named `user/SERVER/USER`."""
-        rows = await self._read_rows(select(tokens.c.server).where(tokens.c.server.like("user/%/%")))
-        return {row.server.split("/", 2)[2] for row in rows}
+    async def list_sign_ins(self) -> dict[str, list[str]]:
+        """Return the servers that each user has signed in to: values named `user/SERVER/USER`."""
+        named = select(tokens.c.server).where(tokens.c.server.like("user/%/%")).order_by(tokens.c.server)
+        found: dict[str, list[str]] = {}
+        for row in await self._read_rows(named):
+            _, server, user = row.server.split("/", 2)
+            found.setdefault(user, []).append(server)
+        return found
 
     async def put(self, name: str, data: bytes) -> None:
         """Store the value, replacing an older one."""
@@ -378,9 +382,9 @@ class TokenStore:
             raise ConfigError(message, hint=hint)
         return token
 
-    async def list_users(self) -> set[str]:
-        """Return the users with a sign-in of their own to a server."""
-        return await self._rows.list_users()
+    async def list_sign_ins(self) -> dict[str, list[str]]:
+        """Return the servers that each user has signed in to with the own account."""
+        return await self._rows.list_sign_ins()
 
     async def has(self, server: str) -> bool:
         """Return whether a token is stored, without decrypting it."""

@@ -143,6 +143,36 @@ def test_quotas_are_set_listed_replaced_and_removed(person: KeysCommand) -> None
     assert runs("remove", quota["quota_id"]).return_value == 1
 
 
+@proves("M32")
+async def test_users_are_listed_disabled_and_enabled(person: KeysCommand) -> None:
+    def runs(*arguments: str) -> Result:
+        return person.runs(*arguments, command="users")
+
+    def work() -> list[Any]:
+        assert "There are no users" in runs().stdout
+        person.runs("add", "laptop", "--user", "dana")
+        assert "refused" in runs("set", "dana", "--disabled").stdout
+        assert "approver" in runs("set", "token:1234", "--role", "approver").stdout
+        listed = json.loads(runs("list", "--json").stdout)
+        assert "disabled" in runs().stdout
+        assert runs("remove", "dana").return_value == 0
+        assert runs("remove", "dana").return_value == 1
+        return listed
+
+    dana, other = await anyio.to_thread.run_sync(work)
+    assert (dana["name"], dana["disabled"], dana["keys"]) == ("dana", True, ["laptop"])
+    assert (other["name"], other["roles"]) == ("token:1234", ["approver"])
+    async with Store.open(f"sqlite:///{person.home}/store.db") as store:
+        recorded = [
+            entry.event.summary() for entry in await store.journal.list_events(kinds=("access_changed",))
+        ]
+    assert recorded == [
+        "the user dana was changed",
+        "the user token:1234 was changed",
+        "the user dana was removed",
+    ]
+
+
 @proves("M31")
 def test_a_key_has_an_owner_and_roles(person: KeysCommand) -> None:
     made = person.reads("add", "laptop", "--user", "dana", "--role", "operator")

@@ -7,6 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.records import AccessRole, Right
+from fingerpost.servers.library import build_user_token_name
 from tests.kit.browser import both_schemes, check_access, run_server, visit
 from tests.requirements import proves
 
@@ -36,7 +37,14 @@ def test_an_administrator_makes_and_revokes_keys_disables_users_and_sets_limits(
             assert (found.user, found.roles) == ("dana", (AccessRole.USER,))
 
             users = page.get_by_role("table", name="Users")
+            name = build_user_token_name("linear", "dana")
+            server.do(server.router.store.tokens.put, name, b"{}")
             page.reload()
+            signed_in = users.get_by_role("row", name="dana")
+            expect(signed_in).to_contain_text("linear")
+            signed_in.get_by_role("button", name="Sign out").click()
+            expect(signed_in).not_to_contain_text("linear")
+            assert not server.do(server.router.store.tokens.has, name)
             users.get_by_role("row", name="dana").get_by_role("button", name="Disable").click()
             expect(users.get_by_role("row", name="dana").get_by_role("button", name="Enable")).to_be_visible()
             assert server.router.users.apply(found.build_principal()) is None

@@ -34,6 +34,7 @@ from fingerpost.router import Router
 from fingerpost.settings import Loaded, Settings
 from fingerpost.settings.problems import ValueOrigin
 from fingerpost.settings.reference import build_rows, list_sections
+from fingerpost.store import Store
 from fingerpost.store.callers import UsedLimit
 from fingerpost.store.credentials import ApiKey
 from fingerpost.surfaces.api.operation import (
@@ -129,6 +130,29 @@ class UserView:
     disabled: bool
     stored: bool
     keys: tuple[str, ...]  # names of valid keys
+    sign_ins: tuple[str, ...]  # servers where the user has signed in with the own account
+
+
+async def list_user_views(store: Store) -> tuple[UserView, ...]:
+    """Return all known users by name."""
+    stored = {user.name: user for user in await store.users.list_all()}
+    now = utc_now()
+    keys: dict[str, list[str]] = {}
+    for key in await store.keys.list_all():
+        if key.is_valid(now):
+            keys.setdefault(key.user or key.name, []).append(key.name)
+    sign_ins = await store.tokens.list_sign_ins()
+    return tuple(
+        UserView(
+            name=name,
+            roles=stored[name].roles if name in stored else (),
+            disabled=name in stored and stored[name].disabled,
+            stored=name in stored,
+            keys=tuple(keys.get(name, ())),
+            sign_ins=tuple(sign_ins.get(name, ())),
+        )
+        for name in sorted({*stored, *keys, *sign_ins} - {LOCAL_NAME})
+    )
 
 
 @frozen
@@ -247,25 +271,7 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("GET", "/api/users", right=Right.ADMINISTER)
     async def list_users(self, request: ApiRequest) -> UserPage:
         """Stored users, owners of valid keys, and users who have signed in to a server."""
-        stored = {user.name: user for user in await self._router.store.users.list_all()}
-        now = utc_now()
-        keys: dict[str, list[str]] = {}
-        for key in await self._router.store.keys.list_all():
-            if key.is_valid(now):
-                keys.setdefault(key.user or key.name, []).append(key.name)
-        signed_in = await self._router.store.tokens.list_users() - {LOCAL_NAME}
-        return UserPage(
-            items=tuple(
-                UserView(
-                    name=name,
-                    roles=stored[name].roles if name in stored else (),
-                    disabled=name in stored and stored[name].disabled,
-                    stored=name in stored,
-                    keys=tuple(keys.get(name, ())),
-                )
-                for name in sorted({*stored, *keys, *signed_in})
-            )
-        )
+        return UserPage(items=await list_user_views(self._router.store))
 
     @declare_operation("PUT", _USER_PATH, right=Right.ADMINISTER)
     async def change_user(self, request: ApiRequest, body: UserBody, name: str) -> User:
@@ -288,10 +294,8 @@ class AdministrationOperations(OperationGroup):
     @declare_operation("GET", f"{_USER_PATH}/sign-ins", right=Right.ADMINISTER)
     async def list_user_sign_ins(self, request: ApiRequest, name: str) -> UserSignIns:
         """Servers where a user has signed in with the own account."""
-        servers = self._router.servers
-        names = [status.name for status in servers.statuses]
-        found = [one for one in names if await servers.is_signed_in(one, name)]
-        return UserSignIns(servers=tuple(found))
+        found = await self._router.store.tokens.list_sign_ins()
+        return UserSignIns(servers=tuple(found.get(name, ())))
 
     @declare_operation(
         "DELETE", f"{_USER_PATH}/sign-ins/{{server}}", right=Right.ADMINISTER, status=204, problems=(404,)

@@ -130,8 +130,9 @@ _SIGNED_OUT: Final = {
 @use_router(standalone=True)
 async def sign_out(router: Router, *, name: str, user: str | None, common: CommonOptions) -> int:
     """Delete the stored sign-in to the server NAME and revoke its tokens."""
-    own = LOCAL_NAME if router.servers.get_spec(name).auth == "per_user" else None
-    result = await router.servers.sign_out(name, user=user or own)
+    if user is None and router.servers.get_spec(name).auth == "per_user":
+        user = LOCAL_NAME
+    result = await router.servers.sign_out(name, user=user)
     if user is not None and result != "not signed in":
         event = AccessChanged(what="sign-in", name=f"of {user} to {name}", change="removed")
         await router.store.journal.append(event)

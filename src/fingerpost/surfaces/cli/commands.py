@@ -335,6 +335,17 @@ COMMANDS: Final = {
     ),
     "keys list": command("keys:list_keys", *COMMON),
     "keys revoke": command("keys:revoke_key", argument("name"), *COMMON, people_only=True),
+    "users": command("keys:list_users", *COMMON),
+    "users list": command("keys:list_users", *COMMON),
+    "users set": command(
+        "keys:set_user",
+        argument("name"),
+        option("--role roles", "A set of rights for its tokens.", multiple=True, type=choice(ROLES)),
+        flag("--disabled", "Refuse all of its keys and tokens."),
+        *COMMON,
+        people_only=True,
+    ),
+    "users remove": command("keys:remove_user", argument("name"), *COMMON, people_only=True),
     "quotas": command("keys:list_quotas", *COMMON),
     "quotas list": command("keys:list_quotas", *COMMON),
     "quotas set": command(

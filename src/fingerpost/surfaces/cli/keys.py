@@ -1,4 +1,4 @@
-"""`fingerpost keys` and `fingerpost quotas`: API keys of the gateway, and limits of its callers."""
+"""`fingerpost keys`, `users` and `quotas`: API keys of the gateway, its users, and limits of its callers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ import click
 from rich.text import Text
 
 from fingerpost.events import AccessChanged, KeyChanged
-from fingerpost.records import QUOTA_LIMITS, AccessRole, Effect, Quota, QuotaSubject, Right, Scope, utc_now
+from fingerpost.records import (
+    QUOTA_LIMITS,
+    AccessRole,
+    Effect,
+    Quota,
+    QuotaSubject,
+    Right,
+    Scope,
+    User,
+    utc_now,
+)
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store, use_store
 from fingerpost.surfaces.cli.options import CommonOptions
@@ -166,6 +176,67 @@ def _warn_unknown(settings: Settings, servers: tuple[str, ...], profiles: tuple[
         for name in names:
             if not any(sign in name for sign in "*?[") and name not in known:
                 print_note(f"there is no {kind} named {name} now")
+
+
+@use_store
+async def list_users(store: Store, _: Settings, *, common: CommonOptions) -> int:
+    """List stored users, owners of keys, and users who have signed in to a server."""
+    from fingerpost.surfaces.api.administration import list_user_views  # loads what commands do without
+
+    known = await list_user_views(store)
+    if common.as_json:
+        print_json([to_plain(user) for user in known])
+        return 0
+    if not known:
+        click.echo("There are no users. `fingerpost keys add NAME --user USER` makes one.")
+        return 0
+    print_table(
+        None,
+        ("name", "state", "roles of tokens", "keys", "signed in to"),
+        (
+            (
+                Text(clean_text(user.name)),
+                "disabled" if user.disabled else "enabled",
+                ", ".join(user.roles) or "-",
+                ", ".join(user.keys) or "-",
+                Text(", ".join(user.sign_ins) or "-"),
+            )
+            for user in known
+        ),
+    )
+    return 0
+
+
+@use_store
+async def set_user(
+    store: Store, _: Settings, *, name: str, roles: tuple[str, ...], disabled: bool, common: CommonOptions
+) -> int:
+    """Store the roles of a user, and whether it is disabled."""
+    user = User(name=name, roles=tuple(AccessRole(role) for role in dict.fromkeys(roles)), disabled=disabled)
+    await store.users.put(user)
+    await store.journal.append(AccessChanged(what="user", name=name, change="changed"))
+    if common.as_json:
+        print_json(to_plain(user))
+    else:
+        state = "disabled: its keys and tokens are refused" if disabled else "enabled"
+        given = f", with the roles {', '.join(user.roles)} for its tokens" if user.roles else ""
+        click.echo(f"{clean_text(name)} is {state}{given}. A running gateway applies it within seconds.")
+    return 0
+
+
+@use_store
+async def remove_user(store: Store, _: Settings, *, name: str, common: CommonOptions) -> int:
+    """Forget the roles of a user, and that it was disabled; its keys stay as they are."""
+    removed = await store.users.remove(name)
+    if removed:
+        await store.journal.append(AccessChanged(what="user", name=name, change="removed"))
+    if common.as_json:
+        print_json({"name": name, "removed": removed})
+    elif removed:
+        click.echo(f"What was set for {clean_text(name)} is removed.")
+    else:
+        click.echo(f"Nothing is set for {clean_text(name)}. `fingerpost users` lists all users.", err=True)
+    return 0 if removed else 1
 
 
 def set_quota(

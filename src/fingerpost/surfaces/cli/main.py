@@ -246,6 +246,7 @@ _COMMANDS_BY_MEANING: Final = {
     "config path": "where path file",
     "console": "ui web dashboard browser open",
     "keys": "key token tokens auth apikey",
+    "users": "user people accounts",
     "quotas": "quota limit limits rate-limit throttle",
     "servers login": "login signin sign-in oauth authenticate",
     "store backup": "backup dump save",

@@ -145,6 +145,7 @@ function Users() {
         { key: "name", title: "Name", render: (row) => escapeInvisible(row.name) },
         { key: "roles", title: "Roles of tokens", render: (row) => row.roles.join(", ") || "–" },
         { key: "keys", title: "Keys", render: (row) => row.keys.map(escapeInvisible).join(", ") || "–" },
+        { key: "sign_ins", title: "Signed in to", render: (row) => row.sign_ins.length === 0 ? "–" : row.sign_ins.map((name) => html`${escapeInvisible(name)} <${Act} tone="quiet" work=${() => del(`/api/users/${encodeURIComponent(row.name)}/sign-ins/${encodeURIComponent(name)}`)} onDone=${load.reload}>Sign out<//>`) },
         { key: "state", title: "State", render: (row) => html`<${Badge} tone=${row.disabled ? "bad" : "good"}>${row.disabled ? "disabled" : "enabled"}<//>` },
         { key: "action", title: "", render: (row) => html`<${Act} tone="quiet" work=${setDisabled(row, !row.disabled)} onDone=${load.reload}>${row.disabled ? "Enable" : "Disable"}<//>` },
       ]}
