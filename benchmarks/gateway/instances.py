@@ -147,22 +147,30 @@ class InstanceBench:
             await self._start()
             clients = [await self._open_client("bench") for _ in range(self._sessions)]
             began, usage = time.monotonic(), self._measure_processor()
-            async with anyio.create_task_group() as tasks:
-                for client in clients:
-                    tasks.start_soon(self._load, client, began + seconds)
-                tasks.start_soon(self._spend, began + seconds)
-                tasks.start_soon(self._weigh, began + seconds)
+            async with anyio.create_task_group() as manager:
                 if with_faults:
-                    tasks.start_soon(self._fail, seconds, cut_s)
-                    tasks.start_soon(self._restart_ended, began + seconds)
-            self.found.seconds = time.monotonic() - began
-            self.found.processor_s += self._measure_processor() - usage
-            self.found.healed = await self._has_healed()
+                    manager.start_soon(self._restart_ended)
+                await self._put_load(clients, seconds, cut_s if with_faults else None)
+                self.found.seconds = time.monotonic() - began
+                self.found.processor_s += self._measure_processor() - usage
+                self.found.healed = await self._has_healed()
+                manager.cancel_scope.cancel()
             await anyio.sleep(2)  # what was not acknowledged is written
             await anyio.to_thread.run_sync(self._verify)
             for client in clients:
                 await client.close()
         return self.found
+
+    async def _put_load(self, clients: Sequence[GatewayClient], seconds: float, cut_s: float | None) -> None:
+        """Let the clients call, with faults unless `cut_s` is None."""
+        end = time.monotonic() + seconds
+        async with anyio.create_task_group() as tasks:
+            for client in clients:
+                tasks.start_soon(self._load, client, end)
+            tasks.start_soon(self._spend, end)
+            tasks.start_soon(self._weigh, end)
+            if cut_s is not None:
+                tasks.start_soon(self._fail, seconds, cut_s)
 
     # -- what runs ----------------------------------------------------------------------------------
 
@@ -336,9 +344,11 @@ class InstanceBench:
             await anyio.sleep(cut_s)
             psutil.Process(self._proxy.pid).resume()
 
-    async def _restart_ended(self, end: float) -> None:
-        """Start instances that ended again, as a service manager does."""
-        while time.monotonic() < end + 1:
+    async def _restart_ended(self) -> None:
+        """Start instances that ended again, as a service manager does: one that is started while the database
+        is away ends, too.
+        """
+        while True:
             await anyio.sleep(RESTART_S)
             for number, program in tuple(self._running.items()):
                 if not program.alive:
