@@ -331,6 +331,7 @@ class Router:
                 self._read_preferences,
                 self.quotas.refresh,
                 self.users.refresh,
+                self._offer_users_tools,
             )
             self._tasks.start_soon(run_restarting, self.quotas.return_spare_slots)
             lease_s = self.settings.store.lease_seconds
@@ -483,6 +484,11 @@ class Router:
         """Offer what these servers listed before."""
         entries = self.servers.select_knowable(*names)
         await self.servers.offer_known(await self.store.known_servers.find(entries))
+
+    async def _offer_users_tools(self) -> None:
+        """Offer tools that a server has listed for a user in another process."""
+        if names := self.servers.list_unlisted_for_users():
+            await self._offer_known(*names)
 
     async def try_server(self, spec: ServerSpec) -> ServerTrial:
         """Connect to a server once and return its tools, or why that failed. It is not added."""

@@ -481,8 +481,14 @@ class CallerToolLists:
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
         self._lists: OrderedDict[bytes, _CallerToolList] = OrderedDict()
+        self._before: Sequence[JsonObject] = ()  # definitions from before this process has read a list
         self._reading: dict[bytes, anyio.Event] = {}
         self._slots = anyio.Semaphore(MAX_CONCURRENT_READS)
+
+    def offer_before(self, definitions: Sequence[JsonObject]) -> None:
+        """Use definitions that other processes have listed, until a list is read here."""
+        if not self._lists:
+            self._before = definitions
 
     def add_to_listing(self, listing: Listing, *, max_tools: int, personal: bool) -> Listing:
         """Return the listing with the callers' tools added after it, marked as theirs if `personal`.
@@ -492,10 +498,11 @@ class CallerToolLists:
         known = {cast("str", definition["name"]) for definition in listing.definitions}
         found: dict[str, JsonObject] = {}
         now = anyio.current_time()
-        for own in sorted(self._lists.values(), key=lambda own: (own.until <= now, own.since)):
-            for name, definition in own.definitions.items():
-                if name not in known and len(known) + len(found) < max_tools:
-                    found.setdefault(name, definition)
+        in_order = sorted(self._lists.values(), key=lambda own: (own.until <= now, own.since))
+        for definition in (*self._before, *(each for own in in_order for each in own.definitions.values())):
+            name = cast("str", definition["name"])
+            if name not in known and len(known) + len(found) < max_tools:
+                found.setdefault(name, definition)
         if not found:
             return listing
         return replace(
@@ -557,6 +564,7 @@ class CallerToolLists:
                 return _NO_TOOLS, FAILED_SECONDS
             except FingerpostError:
                 return before, FAILED_SECONDS
+            self._before = ()
             return {cast("str", given["name"]): given for given in listing.definitions}, LIST_SECONDS
         return before, FAILED_SECONDS
 

@@ -244,12 +244,22 @@ class ServerPool:
         known, entry = self._get_supervisor(name).build_known(), self._entries.get(name)
         return None if known is None or entry is None else (entry, known)
 
+    def list_unlisted_for_users(self) -> list[str]:
+        """Return the servers that list tools only for signed-in users, and have not done so here yet."""
+        return [
+            name
+            for name, supervisor in self._supervisors.items()
+            if supervisor.spec.auth in CALLER_AUTHS and not supervisor.tool_count
+        ]
+
     async def offer_known(self, known: Mapping[str, KnownServer]) -> None:
         """Offer what these servers listed before. They are started by the first request that needs them."""
         oldest = utc_now() - timedelta(days=self._lifecycle.relist_days)
         for name, found in known.items():
             supervisor = self._supervisors.get(name)
-            if supervisor is not None and supervisor.spec.enabled and not supervisor.started:
+            if supervisor is None or not supervisor.spec.enabled:
+                continue
+            if not supervisor.started or supervisor.spec.identifies_callers:
                 await supervisor.offer_known(found, is_old=found.listed_at < oldest)
 
     def start(self, *names: str) -> None:

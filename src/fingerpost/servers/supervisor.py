@@ -316,14 +316,18 @@ class Supervisor:
 
     @property
     def can_be_known(self) -> bool:
-        """Whether what the server lists is the same for everyone and may be kept."""
+        """Whether what the server lists is shown to everyone and may be kept."""
         spec = self.spec
-        return spec.enabled and spec.transport != "in_process" and not spec.identifies_callers
+        return spec.enabled and spec.transport != "in_process" and not spec.forward_authorization
 
     def build_known(self) -> KnownServer | None:
         """Return what to keep of the server, or None if it is not connected or could not list its tools."""
         listing, status = self.listing, self.status_tracker.status
-        if not self.can_be_known or not self.is_connected or listing is None:
+        if not self.can_be_known or listing is None:
+            return None
+        if self.spec.identifies_callers and not listing.definitions:  # no user has signed in yet
+            return None
+        if not self.accepts_requests:
             return None
         if listing.truncated is not None and not listing.definitions:
             return None
@@ -348,6 +352,10 @@ class Supervisor:
             review_new=spec.review_new,
         )
         await self._shared.on_listing(listing)
+        if self.spec.identifies_callers:  # it is connected and listed as if nothing were known
+            self._caller_lists.offer_before(listing.definitions)
+            self._accept_listing(self._add_caller_lists())
+            return
         self.listing = self._shared_listing = listing
         if known.resources is not None:
             self.resource_cache.resources = known.resources
@@ -477,7 +485,7 @@ class Supervisor:
         if not self.needs_caller_keys:
             self.needs_caller_keys = True
             self._shared_listing = Listing(server=self.spec.name, prefix=self.spec.prefix)
-            self._accept_listing(self._shared_listing)
+            self._accept_listing(self._add_caller_lists())
         self.status_tracker.set_state(ServerState.READY, self._describe_need(CALLER_KEY_CONNECT_NOTE))
 
     @asynccontextmanager
@@ -584,15 +592,18 @@ class Supervisor:
         if not self.lists_only_with_caller_key:
             await self._shared.on_listing(self._shared_listing)
             return self._shared_listing
-        listing = self._caller_lists.add_to_listing(
-            self._shared_listing,
-            max_tools=self._limits.tools_per_server,
-            personal=self.spec.forward_authorization,  # others see the tools, and are told what is missing
-        )
+        listing = self._add_caller_lists()
         if connection is not None:
             connection.learn_mirrored_headers(listing)
         await self._shared.on_listing(listing)
         return listing
+
+    def _add_caller_lists(self) -> Listing:
+        return self._caller_lists.add_to_listing(
+            self._shared_listing,
+            max_tools=self._limits.tools_per_server,
+            personal=self.spec.forward_authorization,  # others see the tools, and are told what is missing
+        )
 
     def _describe_need(self, note: str) -> str:
         return USER_SIGN_IN_NOTE if self.spec.auth == "per_user" else note

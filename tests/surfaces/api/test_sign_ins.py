@@ -14,7 +14,7 @@ from fingerpost import Router
 from fingerpost.events import AccessChanged
 from fingerpost.records import AccessRole
 from fingerpost.surfaces.api.sign_ins import MAX_OPEN
-from tests.kit.api import ServedApi, open_served_api
+from tests.kit.api import PATIENCE_S, ServedApi, open_served_api
 from tests.kit.oauth_authority import OAuthAuthority, agree, serve_accounts
 from tests.kit.routers import build_settings
 from tests.kit.token_issuer import AUDIENCE, authority
@@ -116,6 +116,30 @@ async def test_all_keys_of_a_user_use_one_sign_in_which_an_administrator_ends(tm
             "the sign-in of dana to accounts was made by laptop",
             "the sign-in of dana to accounts was removed by root",
         ]
+
+
+@proves("M5", "M40")
+async def test_who_has_not_signed_in_is_asked_at_every_instance_and_after_a_restart(tmp_path: Path) -> None:
+    """The tools of the server are listed only for users who have signed in."""
+
+    async def call(router: Router, caller: str) -> str:
+        outcome = await router.call("accounts/get_account", {}, caller=caller)
+        assert not outcome.success
+        return str(outcome.content)
+
+    async with serve_accounts(OAuthAuthority()) as spec, open_served_api(tmp_path, spec) as api:
+        settings = build_settings(tmp_path, store=api.router.settings.store)
+        async with Router([spec], settings=settings) as other:
+            await other.connect()
+            assert "there is no tool" in await call(other, "carl")
+            assert (await sign_in(api, await api.key("anna"))).status_code == 200
+            with anyio.fail_after(PATIENCE_S):
+                while "sign in with your own account" not in await call(other, "carl"):  # noqa: ASYNC110
+                    await anyio.sleep(0.2)
+        async with Router([spec], settings=settings) as restarted:
+            await restarted.connect()
+            assert "sign in with your own account" in await call(restarted, "carl")
+            assert (await restarted.call("accounts/get_account", {}, caller="anna")).success
 
 
 @proves("M5")
