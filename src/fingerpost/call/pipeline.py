@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from fingerpost.call.approvals import CallApprovals, RoundPermits
@@ -322,6 +325,8 @@ class CallPipeline:
         """Resolve the name, prepare the arguments, judge the call, permit it or ask, execute it, digest."""
         if (answer := await self._answer_without_tool(tool_call, context, outcomes)) is not None:
             return answer
+        if not hasattr(sys.modules.get("jsonschema"), "validators"):  # not loaded completely
+            await anyio.to_thread.run_sync(import_module, "jsonschema")
         ready = self._prepare(tool_call, context, outcomes)
         if isinstance(ready, Outcome):
             return ready

@@ -55,6 +55,7 @@ from fingerpost.records import (
     Signals,
     utc_now,
 )
+from fingerpost.regex import compile_prepared
 from fingerpost.router.options import NarrowOptions, RuntimeSwitches
 from fingerpost.settings import Settings, SmartRoutingSettings
 from fingerpost.settings.validation import apply_arms, assign_arms
@@ -273,6 +274,7 @@ class RequestNarrower:
 
     async def warm_up(self, snapshot: Snapshot, seconds: float) -> None:
         """Load the encoder and the vectors of all tools, and narrow once without recording it."""
+        await anyio.to_thread.run_sync(compile_prepared)
         await self.wait_until_indexed(snapshot, seconds)
         options = NarrowOptions(ask_model=False)
         await self.narrow_packet(snapshot, build_packet("What time is it?", options), options)

@@ -71,7 +71,7 @@ class ConnectLibrary:
         async with self._lock:  # so that many servers do not occupy a thread each
             # A package has an attribute for a module that is loaded completely.
             if not hasattr(sys.modules["fingerpost.servers"], "connect"):
-                await anyio.to_thread.run_sync(_load_modules)
+                await anyio.to_thread.run_sync(import_module, "fingerpost.servers.connect")
         from fingerpost.servers import connect
 
         return connect
@@ -164,11 +164,6 @@ class ConnectDeps:
     # Gateways whose connections are used where possible.
     gateways: Callable[[], GatewaySearch | None] = lambda: None
     logs: Callable[[], LogFolder | None] = lambda: None  # where stderr of servers is written
-
-
-def _load_modules() -> None:
-    import_module("jsonschema")  # the first call validates
-    import_module("fingerpost.servers.connect")
 
 
 async def sign_in(

@@ -22,7 +22,6 @@ import httpx2
 from anyio.abc import SocketAttribute, SocketStream
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
-from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
@@ -709,10 +708,6 @@ class CheckedSignIn(_CheckedUrls):
         await super()._check_request(outgoing)
 
 
-class _CheckedClientSignIn(_CheckedUrls, ClientCredentialsOAuthProvider):
-    """Sign-in of a client by itself."""
-
-
 async def check_authority(authority: OAuthMetadata, server: str) -> None:
     """Raise `OAuthFlowError` for an authorization server that is not safe to use."""
     endpoints = {
@@ -931,8 +926,14 @@ async def _authorize(
 
 async def _fetch_client_token(spec: ServerSpec, oauth: OAuthSpec, storage: OAuthTokenStorage) -> None:
     """Find the authorization server of this server and get a token for the client itself."""
+    # Loads much for signing tokens, which is not used.
+    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+    class CheckedClientSignIn(_CheckedUrls, ClientCredentialsOAuthProvider):
+        """Sign-in of a client by itself."""
+
     storage.sign_in.client = _build_own_client(oauth).model_copy(update={"client_secret": None})
-    flow = _CheckedClientSignIn(
+    flow = CheckedClientSignIn(
         spec.url or "",
         storage,
         oauth.client_id or "",

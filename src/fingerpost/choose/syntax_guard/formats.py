@@ -199,7 +199,7 @@ class SyntaxMarker:
 
 
 def _build_closer(pattern: str) -> re.Pattern[str]:
-    return prepare_re(pattern, re.IGNORECASE)
+    return re.compile(pattern, re.IGNORECASE)
 
 
 # Tokens in pipes, by the text between the pipes. The first match counts.

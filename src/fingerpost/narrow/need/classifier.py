@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -62,7 +63,7 @@ class LinearHead:
 
     bias: float
     cues: tuple[float, ...]
-    words: tuple[float, ...]
+    words: Sequence[float]
     vector: Vector | None = None
     centre: Vector | None = None
 
@@ -122,7 +123,7 @@ def load_need_model(path: Path = WEIGHTS_FILE) -> NeedModel:
             return LinearHead(
                 bias=float(file[f"{prefix}bias"]),
                 cues=tuple(float(value) for value in file[f"{prefix}cues"]),
-                words=tuple(float(value) for value in file[f"{prefix}words"]),
+                words=array("f", file[f"{prefix}words"].astype(np.float32).tobytes()),
                 vector=vector,
                 centre=file[f"{prefix}centre"] if vector is not None else None,
             )
