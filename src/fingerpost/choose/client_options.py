@@ -10,7 +10,7 @@ from typing import Final
 from fingerpost.catalog.name_resolver import find_reading
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelRequest
-from fingerpost.llm.content import as_mapping, get_named_tool, has_response_format
+from fingerpost.llm.content import SYSTEM_ROLES, as_mapping, get_named_tool, has_response_format
 from fingerpost.records import Json, JsonObject, Message, ToolCard, create_id
 
 MAX_CLIENT_NAME_LENGTH: Final = 64  # limit of the providers for a tool name
@@ -58,9 +58,8 @@ class ClientOptions:
     @property
     def has_system_message(self) -> bool:
         """Whether the client sends its own system message."""
-        return any(
-            message.role in ("system", "developer") for message in (*self.history, *self.later_messages)
-        )
+        messages = (*self.history, *self.later_messages)
+        return any(message.role in SYSTEM_ROLES for message in messages)
 
     def apply_to(self, request: ModelRequest) -> ModelRequest:
         """Return the request with the client's options and model."""
@@ -78,16 +77,13 @@ def describe_client_tools(client: ClientOptions) -> str:
     """Describe the client's tools for the model that selects a routed tool, or "" if there are none."""
     if not client.tools:
         return ""
-    functions = [as_mapping(tool.get("function")) for tool in client.tools[:MAX_DESCRIBED_TOOLS]]
-    descriptions = [
-        {
-            "name": str(function.get("name"))[:MAX_CLIENT_NAME_LENGTH],
-            "does": str(function.get("description") or "")[:200],
-        }
-        for function in functions
-    ]
-    lines = "\n".join(json.dumps(entry, ensure_ascii=False) for entry in descriptions)
-    return f"{_CLIENT_TOOLS_NOTE}\n{lines}"
+    lines: list[str] = []
+    for tool in client.tools[:MAX_DESCRIBED_TOOLS]:
+        function = as_mapping(tool.get("function"))
+        name, does = str(function.get("name")), str(function.get("description") or "")[:200]
+        entry = {"name": name[:MAX_CLIENT_NAME_LENGTH], "does": does}
+        lines.append(json.dumps(entry, ensure_ascii=False))
+    return "\n".join((_CLIENT_TOOLS_NOTE, *lines))
 
 
 def rename_conflicting_cards(cards: Sequence[ToolCard], client_names: frozenset[str]) -> tuple[ToolCard, ...]:

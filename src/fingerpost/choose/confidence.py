@@ -10,7 +10,6 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.records import (
-    Candidate,
     Confidence,
     ConfidenceSample,
     GateVerdict,
@@ -52,15 +51,11 @@ def decide_gate_verdict(
     if evidence.review is not None and evidence.review.failed:
         return GateVerdict.ASK, "the review failed, so a person decides"
     lead = _describe_opinion(evidence)
-    if not evidence.effective_score >= decline_below:
-        left = (
-            ""
-            if evidence.effective_score == evidence.opinion
-            else f", which leaves {evidence.effective_score:.2f}"
-        )
+    score = evidence.effective_score
+    if not score >= decline_below:
+        left = "" if score == evidence.opinion else f", which leaves {score:.2f}"
         return GateVerdict.DECLINE, f"{lead}{left}; below {decline_below:.2f} it is not even asked about"
-    doubt = _explain_doubt(evidence, threshold)
-    if doubt:
+    if doubt := _explain_doubt(evidence, threshold):
         return GateVerdict.ASK, lead + doubt
     return GateVerdict.GO, f"{lead}; {threshold:.2f} is enough"
 
@@ -219,11 +214,8 @@ def adapt_threshold(
         few = f"{len(seen)} outcomes are too few to move it"
         return AdaptedThreshold(value=bounds.base, reason=few, samples=len(seen))
     share, _ = _compute_share_right(seen, bounds.base, 1.1)
-    value = (
-        _find_raised_threshold(seen, bounds)
-        if share < bounds.target_accuracy
-        else _find_lowered_threshold(seen, bounds)
-    )
+    find = _find_raised_threshold if share < bounds.target_accuracy else _find_lowered_threshold
+    value = find(seen, bounds)
     if abs(value - bounds.base) < MIN_MOVE:
         kept = f"{100 * share:.0f} % of the calls above it were right"
         return AdaptedThreshold(value=bounds.base, reason=kept, samples=len(seen))
@@ -307,10 +299,8 @@ def score_confidence(
 
 def cap_review_confidence(review: Review) -> Review:
     """Return the review with a confidence in 0..1, limited if it does not approve."""
-    confidence = clamp_to_unit(review.confidence)
-    return replace(
-        review, confidence=confidence if review.approved else min(confidence, MAX_UNAPPROVED_CONFIDENCE)
-    )
+    limit = 1.0 if review.approved else MAX_UNAPPROVED_CONFIDENCE
+    return replace(review, confidence=min(clamp_to_unit(review.confidence), limit))
 
 
 def _compute_raw_score(claim: float, review: Review | None, supported: float) -> float:
@@ -349,12 +339,8 @@ def _get_tool_and_rival_scores(tool: str, shortlist: Shortlist) -> tuple[float, 
     found = next((each for each in shortlist.candidates if each.tool == tool), None)
     if found is None or not math.isfinite(found.score):
         return 0.0, 0.0
-    others = [each.score for each in shortlist.offered if _serves_same_need(each, found)]
-    return found.score, max(others, default=0.0)
-
-
-def _serves_same_need(one: Candidate, other: Candidate) -> bool:
-    return one.tool != other.tool and one.need == other.need and math.isfinite(one.score)
+    others = (each for each in shortlist.offered if each.tool != tool and each.need == found.need)
+    return found.score, max((each.score for each in others if math.isfinite(each.score)), default=0.0)
 
 
 def _compute_shortfall(value: float, sufficient: float) -> float:

@@ -93,15 +93,9 @@ def _read_summary(reply: ModelReply) -> ConversationSummary | None:
 
 
 def _build_request(prompt: str, text: str, *, tokens: int) -> ModelRequest:
-    limit = f"Write at most {max(20, tokens // 2)} words."
-    return ModelRequest(
-        messages=(
-            Message(role="system", text=prompt),
-            Message(role="user", text=f"{text}\n\n{limit}"),
-        ),
-        temperature=0.0,
-        max_tokens=tokens,
-    )
+    asked = f"{text}\n\nWrite at most {max(20, tokens // 2)} words."
+    messages = (Message(role="system", text=prompt), Message(role="user", text=asked))
+    return ModelRequest(messages=messages, temperature=0.0, max_tokens=tokens)
 
 
 async def summarize_result(
@@ -190,9 +184,8 @@ async def fit_history(
     budget = max(0, budget - sum(size for size, sure in zip(sizes, kept_for_sure, strict=True) if sure))
     sizes = [0 if sure else size for size, sure in zip(sizes, kept_for_sure, strict=True)]
     summary_tokens = min(SUMMARY_TOKENS, budget // 4)
-    places = find_cut_points(
-        parts, sizes, budget=budget, room=budget - summary_tokens - _SUMMARY_FRAME_TOKENS
-    )
+    room = budget - summary_tokens - _SUMMARY_FRAME_TOKENS
+    places = find_cut_points(parts, sizes, budget=budget, room=room)
     if not places:
         whole = tuple(history)
         return FittedHistory(history=whole, tokens_before=before, tokens_after=before)
@@ -201,20 +194,16 @@ async def fit_history(
         for place in places[-_MAX_EARLIER_CUTS:]
     ]
     system = [part[0] for part in parts[: places[-1]] if _is_system(part)]
-    summary = (
-        await summarize_conversation(ask, heads, tokens=summary_tokens, cache=summaries)
-        if heads[-1]
-        else None
-    )
+    summary = None
+    if heads[-1]:
+        summary = await summarize_conversation(ask, heads, tokens=summary_tokens, cache=summaries)
     kept = parts[places[-1] :]
-    if sum(sizes[places[-1] :]) > budget - summary_tokens - _SUMMARY_FRAME_TOKENS:
-        room = budget - summary_tokens - _SUMMARY_FRAME_TOKENS
+    if sum(sizes[places[-1] :]) > room:
         kept = [part if _is_system(part) else _shorten_unit(part, room, count) for part in kept]
     head = _build_head(heads[-1], summary, summary_tokens, count)
     fitted = _prepend_head(head, [message for part in kept for message in part])
-    after = sum(
-        count_message_tokens(message, count) for message in fitted if message.role not in SYSTEM_ROLES
-    )
+    spoken = (message for message in fitted if message.role not in SYSTEM_ROLES)
+    after = sum(count_message_tokens(message, count) for message in spoken)
     left_out = len(heads[-1])
     if after > budget:  # even the shortened history is too long: drop it
         fitted = tuple(message for message in fitted if message.role in SYSTEM_ROLES)

@@ -39,11 +39,8 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
         offered = {other.key: other.exposed_name for other in before}
         better = next((offered[key] for key in card.intelligence.hierarchy.value if key in offered), None)
         return f"it {often} here" + (f"; prefer {better}" if better else "")
-    return (
-        "it is used a lot here and works"
-        if usage.calls >= MANY_CALLS and failing < RARELY_FAILS_SHARE
-        else ""
-    )
+    works = usage.calls >= MANY_CALLS and failing < RARELY_FAILS_SHARE
+    return "it is used a lot here and works" if works else ""
 
 
 TOOLS_INSTRUCTIONS: Final = """\
@@ -153,9 +150,8 @@ def _list_when_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[st
             yield "the person asks for exactly this to be done"
     words = card.intelligence.signals.keywords
     if words.source is Source.WRITTEN and words.value:
-        yield "the request speaks of " + ", ".join(
-            to_one_line(word, MAX_GUIDE_NAME_LENGTH) for word in words.value[:8]
-        )
+        shown = (to_one_line(word, MAX_GUIDE_NAME_LENGTH) for word in words.value[:8])
+        yield f"the request speaks of {', '.join(shown)}"
     for other in before:
         if card.key in other.intelligence.hierarchy.value:
             yield f"{other.exposed_name} has failed or found nothing"
@@ -170,10 +166,7 @@ def _list_when_not_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterato
         case Effect.DESTROY:
             yield "there is any doubt what is meant: it removes or overwrites things"
     latency = card.intelligence.latency
-    if latency.typical.source is not Source.LEARNED and latency.tier in (
-        LatencyTier.SLOW,
-        LatencyTier.VERY_SLOW,
-    ):
+    if latency.typical.source is not Source.LEARNED and latency.tier in _LATENCY_NOTES:
         yield "a quick answer is wanted: it takes a while"
     conflicts = card.intelligence.conflicts.value
     for other in before:
@@ -220,28 +213,27 @@ def build_tool_instructions(
 
 
 def build_tool_guides(
-    cards: Iterable[ToolCard],
-    *,
-    order: Sequence[str] = (),
-    usage: Mapping[str, UsageProfile] = _NO_USAGE,
+    cards: Iterable[ToolCard], *, order: Sequence[str] = (), usage: Mapping[str, UsageProfile] = _NO_USAGE
 ) -> str:
     """Build the part about each tool. A tool added at the end of the order changes nothing before it.
 
     `usage` (by key) is passed only where instructions may depend on recorded usage. Read it once per
     conversation.
     """
+    blocks: list[str] = []
     offered = order_cards(cards, order)
-    blocks = (
-        _build_tool_block(card, offered[:place], usage.get(card.key)) for place, card in enumerate(offered)
-    )
-    return "\n\n".join("\n".join(lines) for lines in blocks)
+    for place, card in enumerate(offered):
+        guidance = build_guidance(card, offered[:place])
+        lines = [f"## {card.exposed_name} ({_EFFECT_NOTES[card.effect.value]})"]
+        if guidance.purpose:
+            lines.append(f"Purpose: {guidance.purpose}")
+        lines += _format_guidance(guidance, card, offered[:place], usage.get(card.key))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 def describe_tool_usage(
-    cards: Iterable[ToolCard],
-    *,
-    order: Sequence[str] = (),
-    usage: Mapping[str, UsageProfile] = _NO_USAGE,
+    cards: Iterable[ToolCard], *, order: Sequence[str] = (), usage: Mapping[str, UsageProfile] = _NO_USAGE
 ) -> dict[str, str]:
     """Return the usage text for each tool by key. It is appended to the description in the definition."""
     offered = order_cards(cards, order)
@@ -249,16 +241,6 @@ def describe_tool_usage(
         card.key: "\n".join(_describe_usage(card, offered[:place], usage.get(card.key)))
         for place, card in enumerate(offered)
     }
-
-
-def _build_tool_block(
-    card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | None
-) -> Iterator[str]:
-    guidance = build_guidance(card, before)
-    yield f"## {card.exposed_name} ({_EFFECT_NOTES[card.effect.value]})"
-    if guidance.purpose:
-        yield f"Purpose: {guidance.purpose}"
-    yield from _format_guidance(guidance, card, before, usage)
 
 
 def _describe_usage(card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | None) -> Iterator[str]:
@@ -304,18 +286,10 @@ MAX_SECTION_LENGTH: Final = 100_000  # characters
 
 
 def build_system_prompt(
-    *,
-    persona: str | None = None,
-    instructions: str = "",
-    guidance: str = "",
-    directives: str | None = None,
+    *, persona: str | None = None, instructions: str = "", guidance: str = "", directives: str | None = None
 ) -> str:
     """Join the non-empty sections, always in this order: persona, tools, guidance, directives."""
-    sections = (
-        ("PERSONA", persona),
-        ("TOOLS", instructions),
-        ("GUIDANCE", guidance),
-        ("DIRECTIVES", directives),
-    )
-    cleaned = ((name, to_valid_text(text or "")[:MAX_SECTION_LENGTH].strip()) for name, text in sections)
+    sections = {"PERSONA": persona, "TOOLS": instructions, "GUIDANCE": guidance, "DIRECTIVES": directives}
+    written = ((name, to_valid_text(text or "")) for name, text in sections.items())
+    cleaned = ((name, text[:MAX_SECTION_LENGTH].strip()) for name, text in written)
     return "\n\n".join(f"# {name}\n{text}" for name, text in cleaned if text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from itertools import chain, islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from fingerpost.catalog.words import STOP_WORDS, parse_word_set, split_words, to_singular
 from fingerpost.choose.keyless.extraction import MAX_REQUEST_LENGTH, extract_values, locate_entities
@@ -29,6 +29,7 @@ from fingerpost.choose.keyless.parameters import (
 )
 from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES, get_lines, get_words
 from fingerpost.choose.keyless.values import (
+    UNPARSED_KINDS,
     RequestValue,
     ValueKind,
     ValueRole,
@@ -49,6 +50,8 @@ from fingerpost.records import (
 )
 from fingerpost.regex import prepare_re
 
+Span: TypeAlias = tuple[int, int]  # of the request
+
 
 @frozen
 class AssignedArgument:
@@ -56,7 +59,7 @@ class AssignedArgument:
 
     argument: Json
     reason: str
-    spans: tuple[tuple[int, int], ...] = ()
+    spans: tuple[Span, ...] = ()
     is_named: bool = False  # the request states the parameter's name
 
 
@@ -68,9 +71,7 @@ class FillState:
     slots: tuple[ParameterSlot, ...]
     values: tuple[RequestValue, ...]
     assigned: dict[str, AssignedArgument] = field(default_factory=dict[str, AssignedArgument])
-    reserved_spans: list[tuple[int, int]] = field(
-        default_factory=list[tuple[int, int]]
-    )  # secrets: never used
+    reserved_spans: list[Span] = field(default_factory=list[Span])  # of secrets
     operation: str = ""  # that the request orders, of a tool with several
 
     def assign(
@@ -78,14 +79,13 @@ class FillState:
         slot: ParameterSlot,
         argument: Json,
         reason: str,
-        *spans: tuple[int, int],
+        *spans: Span,
         is_named: bool = False,
     ) -> None:
         """Assign an argument. Ignore it if the parameter's schema does not accept it."""
         if slot.parameter.accepts(argument):
-            self.assigned[slot.name] = AssignedArgument(
-                argument=argument, reason=reason, spans=spans, is_named=is_named
-            )
+            made = AssignedArgument(argument=argument, reason=reason, spans=spans, is_named=is_named)
+            self.assigned[slot.name] = made
 
     def get_open_slots(self) -> list[ParameterSlot]:
         return [slot for slot in self.slots if slot.name not in self.assigned and not slot.is_secret]
@@ -96,7 +96,7 @@ class FillState:
     def get_free_values(self) -> list[RequestValue]:
         return [value for value in self.values if self.is_free(value.start, value.end)]
 
-    def iterate_used_spans(self) -> Iterable[tuple[int, int]]:
+    def iterate_used_spans(self) -> Iterable[Span]:
         yield from self.reserved_spans
         for taken in self.assigned.values():
             yield from taken.spans
@@ -116,16 +116,10 @@ def find_option_values(
     text: str, slots: tuple[ParameterSlot, ...], known_values: tuple[RequestValue, ...]
 ) -> tuple[RequestValue, ...]:
     """Find every position where the request names a listed value of a parameter."""
-    opaque_values = [
-        value
-        for value in known_values
-        if value.kind in (ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL, ValueKind.TEXT)
-    ]
+    opaque_kinds = (ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL, ValueKind.TEXT)
+    opaque_values = [value for value in known_values if value.kind in opaque_kinds]
     options = dict.fromkeys(option for slot in slots for option in slot.options)
-    words = [
-        (match.start(), match.end(), to_singular(match.group().lower()))
-        for match in _OPTION_WORD.finditer(text)
-    ]
+    words = [(*match.span(), to_singular(match[0].lower())) for match in _OPTION_WORD.finditer(text)]
     found: dict[tuple[int, int, str], RequestValue] = {}
     for option in islice(options, MAX_LISTED_OPTIONS):
         for start, end in _find_mentions(option, words, text):
@@ -150,7 +144,7 @@ def is_option_for_slot(slot: ParameterSlot, value: RequestValue, text: str) -> b
     return any(word.startswith(known) for word in before for known in content)
 
 
-def _find_mentions(option: str, words: list[tuple[int, int, str]], text: str) -> Iterator[tuple[int, int]]:
+def _find_mentions(option: str, words: list[tuple[int, int, str]], text: str) -> Iterator[Span]:
     wanted = tuple(to_singular(word) for word in split_words(option))
     if wanted and (len(option) >= MIN_OPTION_LENGTH or option.lower() in _UNIT_WORDS):
         is_upper_case = option.isupper() and option.isalpha()
@@ -198,10 +192,8 @@ def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, 
         dashed = text[max(0, start - 2) : start] == "--"
         if len(name) < 2 and switch is None and not dashed and not _qualifies_noun(slot, words, last):
             continue
-        denied = any(
-            word.replace("’", "'") in _NEGATIONS
-            for word in [word.group().lower() for word in words[max(0, place - 3) : place]]
-        )
+        before = (word[0].lower().replace("’", "'") for word in words[max(0, place - 3) : place])
+        denied = not _NEGATIONS.isdisjoint(before)
         off = switch is not None and switch.group().lower().strip() in ("off", "disabled")
         yield not (denied or off), start, end
 
@@ -241,14 +233,8 @@ _BETWEEN_NAME_AND_VALUE = prepare_re(r"\s{0,2}(?:(?:is|of|to|the|as|:|=)\s{1,2})
 _CALLED_PATTERN: Final = r"(?:called|named|בשם) [\"'`]?([^\s,;\"'`?!]{1,100})"
 _IDENTIFIER = prepare_re(r"[A-Za-z]\w{0,60}(?:_\w{1,60}|[a-z][A-Z]\w{0,60})")
 _BOOLEAN_WORDS: Final = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0"), False),
 }
 _HEBREW_NOUNS: Final = get_lines("hebrew_nouns")
 _SECRET_WORDS: Final = prepare_re(
@@ -267,11 +253,8 @@ def reserve_secrets(state: FillState) -> None:
 def assign_named(state: FillState) -> None:
     """Assign every parameter that the request names together with its value."""
     for slot in state.get_open_slots():
-        found = [
-            *_find_pairs(slot, state),
-            *_find_adjacent_values(slot, state),
-            *_find_called_values(slot, state),
-        ]
+        searches = (_find_pairs, _find_adjacent_values, _find_called_values)
+        found = (taken for search in searches for taken in search(slot, state))
         chosen = {repr(taken.argument): taken for taken in found}
         if len(chosen) == 1:
             taken = next(iter(chosen.values()))
@@ -320,16 +303,7 @@ def _convert_word(slot: ParameterSlot, word: str) -> Json:
     if slot.options:
         same = [option for option in slot.options if option.lower() == word.lower()]
         return same[0] if same else None
-    # Values that need parsing (a date, a zone, an address) were already tried.
-    plain = slot.kinds <= {
-        ValueKind.PATH,
-        ValueKind.ID,
-        ValueKind.HOST,
-        ValueKind.REVISION,
-        ValueKind.PATTERN,
-        ValueKind.CITY,
-    }
-    if not plain:
+    if not slot.kinds <= UNPARSED_KINDS:  # values that need parsing (a date, a zone) were already tried
         return None
     return [word] if slot.parameter.is_list else word
 
@@ -345,9 +319,8 @@ def _find_adjacent_values(slot: ParameterSlot, state: FillState) -> Iterator[Ass
             continue
         made = _convert_named_value(slot, value)
         if made is not None and _follows_name(slot, value, state.text):
-            yield _build_assignment(
-                slot, [made] if slot.parameter.is_list else made, value.start, value.end, named=False
-            )
+            argument = [made] if slot.parameter.is_list else made
+            yield _build_assignment(slot, argument, value.start, value.end, named=False)
 
 
 def _convert_named_value(slot: ParameterSlot, value: RequestValue) -> Json:
@@ -428,13 +401,7 @@ _MAX_ROUNDS: Final = 12
 _COPY_NAMES: Final = frozenset({"cc", "bcc"})
 _VALUE_ARTICLES: Final = parse_word_set("of for the from by to in a an my with")
 _OPERATOR_BETWEEN = prepare_re(r"^\s?(?:and|plus|\+|times|\*|×|ו-?|ועוד|,)\s?$")
-_ORDERED_NAMES: Final = (
-    ("a", "b"),
-    ("x", "y"),
-    ("num1", "num2"),
-    ("first", "second"),
-    ("number1", "number2"),
-)
+_ORDERED_NAMES: Final = frozenset({"a b", "x y", "num1 num2", "first second", "number1 number2"})
 
 
 def assign_unique_matches(state: FillState) -> None:
@@ -447,9 +414,7 @@ def assign_unique_matches(state: FillState) -> None:
         if len(state.assigned) == before:
             break
     for slot in state.get_open_slots():
-        if not slot.required and (
-            bool(slot.kinds - {ValueKind.SQL, ValueKind.PATTERN}) or bool(slot.options)
-        ):
+        if not slot.required and (slot.options or slot.kinds - {ValueKind.SQL, ValueKind.PATTERN}):
             _assign_slot(state, slot)
     _assign_in_order(state)
 
@@ -531,9 +496,8 @@ def _is_search_text(state: FillState, slot: ParameterSlot, value: RequestValue) 
 
 
 def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    others = [
-        other for other in state.get_free_values() if other.kind is ValueKind.NUMBER and other is not value
-    ]
+    numbers = (other for other in state.get_free_values() if other.kind is ValueKind.NUMBER)
+    others = [other for other in numbers if other is not value]
     if any(other.reading is None for other in others):
         return False  # another number is vague: "more than 5"
     if not slot.required:
@@ -596,10 +560,9 @@ def _assign_in_order(state: FillState) -> None:
 
 
 def _are_ordered(wanted: list[ParameterSlot]) -> bool:
-    names = tuple(slot.name.lower() for slot in wanted)
-    return names in _ORDERED_NAMES or (
-        "first" in wanted[0].description_words and "second" in wanted[1].description_words
-    )
+    if " ".join(slot.name.lower() for slot in wanted) in _ORDERED_NAMES:
+        return True
+    return "first" in wanted[0].description_words and "second" in wanted[1].description_words
 
 
 _BETWEEN_TIME_AND_PLACE = prepare_re(r",? (?:in |at |time in |o'clock in )?", re.IGNORECASE)
@@ -760,22 +723,12 @@ def _clean_phrase(text: str, card: ToolCard) -> str | None:
     if _FURTHER_CLAUSE.search(text) or _COUNTED_PHRASE.search(text):
         return None
     if placed := _PLACE_SUFFIX.match(text):
-        known = {
-            to_singular(word)
-            for word in (
-                *split_words(card.name),
-                *split_words(card.server),
-                *split_words(card.description[:200]),
-            )
-        }
-        if not known & {to_singular(word) for word in split_words(placed["place"])}:
+        known = set(map(to_singular, split_words(f"{card.name} {card.server} {card.description[:200]}")))
+        if known.isdisjoint(map(to_singular, split_words(placed["place"]))):
             return None
         text = placed["what"]
-    if (
-        not 2 <= len(text) <= MAX_PHRASE_LENGTH
-        or text.lower() in _EMPTY_PHRASES
-        or text.split()[0].lower() in _EMPTY_PHRASES
-    ):
+    low = text.lower()
+    if not 2 <= len(text) <= MAX_PHRASE_LENGTH or {low, low.split()[0]} & _EMPTY_PHRASES:
         return None
     return text if (text.count('"') % 2 == 0 and "`" not in text) else None
 
@@ -821,10 +774,9 @@ def fill_arguments(
     request = (need or text)[:MAX_REQUEST_LENGTH]
     slots = build_slots(card)
     found = extract_values(request, signals, today)
-    values = tuple(
-        sorted((*found, *find_option_values(request, slots, found)), key=lambda value: value.start)
-    )
-    state = FillState(text=request, slots=slots, values=values)
+    values = (*found, *find_option_values(request, slots, found))
+    ordered = tuple(sorted(values, key=lambda value: value.start))
+    state = FillState(text=request, slots=slots, values=ordered)
     assign_arguments(state, card)
     _assign_local_zone(state, zone)
     _assign_paths(state, card, paths or ServerPaths())
@@ -837,6 +789,10 @@ def fill_arguments(
 _ORDER_LEAD: Final = r"^\W{0,5}(?:(?:and|then|please|can you|could you|now) ){0,3}"
 _OPERATION_NAMES: Final = parse_word_set("operation action op")
 _MIN_OPERATIONS: Final = 3
+_LISTING: Final = (
+    r"(?:list|show(?: me)?|what|which)\b[^\"'?]{0,30}\b(?:files|folders?|director(?:y|ies))\b"
+    r"(?![^?]*\b(?:mention|contain|match|about|with|named|called|changed|matching))"
+)
 # How a request orders an operation on files, and the verbs of tools for it.
 _FILE_ORDERS: Final = tuple(
     (prepare_re(_ORDER_LEAD + order, re.IGNORECASE), parse_word_set(verbs))
@@ -845,13 +801,7 @@ _FILE_ORDERS: Final = tuple(
         (r"(?:rename|move)\b", "rename move mv"),
         (r"(?:copy|duplicate)\b", "copy cp"),
         (r"append\b", "append"),
-        (
-            (
-                r"(?:list|show(?: me)?|what|which)\b[^\"'?]{0,30}\b(?:files|folders?|director(?:y|ies))\b"
-                r"(?![^?]*\b(?:mention|contain|match|about|with|named|called|changed|matching))"
-            ),
-            "list ls",
-        ),
+        (_LISTING, "list ls"),
     )
 )
 _LISTED_FOR: Final = prepare_re(r"^(?P<names>[\w-]{2,40}(?:, [\w-]{2,40}){0,9}):")
@@ -963,7 +913,7 @@ def _assign_paths(state: FillState, card: ToolCard, paths: ServerPaths) -> None:
             state.assign(slot, known[0].path, f"the request names none: {known[0].source}")
 
 
-def _find_named_folder(state: FillState, slot: ParameterSlot) -> tuple[int, int] | None:
+def _find_named_folder(state: FillState, slot: ParameterSlot) -> Span | None:
     """Return the span of "notes" in "the folder notes" and "the notes folder"."""
     common = STOP_WORDS | _ANY_FOLDER | slot.tool_words
     for found in chain.from_iterable(pattern.finditer(state.text) for pattern in _NAMED_FOLDER):

@@ -27,7 +27,7 @@ from fingerpost.choose.keyless.parameters import (
     takes_repository,
 )
 from fingerpost.choose.keyless.tables import ORDINARY_WORDS, get_example, get_noun, get_phrases
-from fingerpost.choose.keyless.values import ValueKind
+from fingerpost.choose.keyless.values import UNPARSED_KINDS, ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
@@ -67,9 +67,8 @@ def build_missing_question(
         words = [*split_words(to_short_line(missing[0].name, MAX_SHOWN_NAME_LENGTH))]
         while len(words) > 1 and words[-1] in _EMPTY_NOUNS:
             words.pop()
-        text = phrases["one"].format(
-            tool=tool, noun=" ".join(get_noun(word) for word in words) or "value", detail=detail
-        )
+        noun = " ".join(map(get_noun, words)) or "value"
+        text = phrases["one"].format(tool=tool, noun=noun, detail=detail)
     else:
         lines: list[str] = []
         for one in missing:
@@ -86,10 +85,8 @@ def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en")
         f"{number}. {to_short_line(card.key)}: {to_short_line(_get_first_sentence(card.description))}"
         for number, card in enumerate(cards, 1)
     ]
-    keys = tuple(card.key for card in cards)
-    return Question(
-        text="\n".join([phrases["which"], *lines]), missing=(MissingArgument(name="tool", options=keys),)
-    )
+    wanted = MissingArgument(name="tool", options=tuple(card.key for card in cards))
+    return Question(text="\n".join([phrases["which"], *lines]), missing=(wanted,))
 
 
 def to_short_line(text: str, max_length: int = MAX_DESCRIPTION_LENGTH) -> str:
@@ -146,9 +143,7 @@ NEAR_BEST_SHARE: Final = 0.8  # share of the best score from which a tool with a
 CLEAR_LEAD: Final = 1.15  # times the next score
 CLEAR_LEAD_TO_READ: Final = 1.1  # for a read-only tool with all arguments: a wrong choice does no harm
 RIVAL_SHARE: Final = 0.9  # of the chosen tool's score
-MIN_BEST_SHARE: Final = (
-    0.55  # share of the best score; a tool below it is not considered, even with all arguments
-)
+MIN_BEST_SHARE: Final = 0.55  # of the best score; a tool below it is not considered
 MAX_QUESTION_OPTIONS: Final = 4
 
 _DESTRUCTIVE_REASON: Final = "it can overwrite or delete data, and the request does not name the tool"
@@ -238,13 +233,9 @@ def choose_tool(
     if not options:
         return KeylessChoice(option=None, reason="no tool is offered for it")
     if (named := _find_named_option(narrowing, options)) is not None:
-        rest = tuple(option for option in options if option is not named)
-        return KeylessChoice(option=named, reason="the request names this tool", alternatives=rest)
+        return _build_choice(named, options, "the request names this tool")
     if (reader := _find_file_reader(options, narrowing.signals, text)) is not None:
-        rest = tuple(option for option in options if option is not reader)
-        return KeylessChoice(
-            option=reader, reason="it reads the file that the request names", alternatives=rest
-        )
+        return _build_choice(reader, options, "it reads the file that the request names")
     needs = narrowing.shortlist.needs
     part = needs[need] if len(needs) > 1 and need < len(needs) else text
     if reason := _find_refusal_reason(options, narrowing, part, need):
@@ -262,11 +253,8 @@ def choose_tool(
 def _find_refusal_reason(options: tuple[ToolOption, ...], narrowing: Narrowing, part: str, need: int) -> str:
     """Return why none of the tools can do this part of the request, or an empty string."""
     is_ordered = any(option.filled.operation and option.is_sure for option in options)
-    if (
-        narrowing.shortlist.fit < MIN_FIT
-        and not is_ordered
-        and not _uses_several_values(options[0], narrowing.signals)
-    ):
+    fits = narrowing.shortlist.fit >= MIN_FIT or _uses_several_values(options[0], narrowing.signals)
+    if not fits and not is_ordered:
         return NO_SUITABLE_TOOL_REASON
     if _FOLDER_ORDER.match(part[:2000]) and not any(map(_creates_folders, options)):
         return NO_SUITABLE_TOOL_REASON
@@ -289,23 +277,15 @@ def _build_options(
 ) -> tuple[ToolOption, ...]:
     needs = narrowing.shortlist.needs
     part = needs[need] if len(needs) > 1 and need < len(needs) else None
-    return tuple(
-        ToolOption(
-            card=card,
-            filled=fill_arguments(
-                card,
-                text,
-                narrowing.signals,
-                today=today,
-                zone=zone,
-                need=part,
-                paths=paths.get(card.server, ServerPaths()),
-            ),
-            score=candidate.score,
-        )
-        for candidate in narrowing.shortlist.offered
-        if (card := cards.get(candidate.tool)) is not None and (len(needs) < 2 or candidate.need == need)
-    )
+    found: list[ToolOption] = []
+    for candidate in narrowing.shortlist.offered:
+        if (card := cards.get(candidate.tool)) is not None and (len(needs) < 2 or candidate.need == need):
+            own = paths.get(card.server, ServerPaths())
+            filled = fill_arguments(
+                card, text, narrowing.signals, today=today, zone=zone, need=part, paths=own
+            )
+            found.append(ToolOption(card=card, filled=filled, score=candidate.score))
+    return tuple(found)
 
 
 def _find_named_option(narrowing: Narrowing, options: tuple[ToolOption, ...]) -> ToolOption | None:
@@ -317,10 +297,8 @@ def _find_named_option(narrowing: Narrowing, options: tuple[ToolOption, ...]) ->
 
 def _find_same_named_options(text: str, options: tuple[ToolOption, ...]) -> list[ToolOption]:
     """Return tools with the same name as a tool that the request names on a server that does not offer it."""
-    named = {
-        (match[1].casefold(), match[2].casefold())
-        for match in islice(_QUALIFIED_NAME.finditer(text[:4000]), 100)
-    }
+    matches = islice(_QUALIFIED_NAME.finditer(text[:4000]), 100)
+    named = {(match[1].casefold(), match[2].casefold()) for match in matches}
     known = {(option.card.server.casefold(), option.card.name.casefold()): option for option in options}
     if not named.isdisjoint(known):
         return []
@@ -391,9 +369,8 @@ _READ_WORDS: Final = parse_word_set("read view cat open show content contents te
 
 def _find_file_reader(options: tuple[ToolOption, ...], signals: Signals, text: str) -> ToolOption | None:
     """Return the tool that reads the one file which the request asks to see."""
-    files = [
-        entity for entity in signals.entities if entity.kind is EntityKind.PATH and _FILE.search(entity.text)
-    ]
+    paths = (entity.text for entity in signals.entities if entity.kind is EntityKind.PATH)
+    files = list(filter(_FILE.search, paths))
     if len(files) != 1 or not signals.asks or _CONTENT_REQUEST.match(text[:2000]) is None:
         return None
     fitting = [
@@ -453,6 +430,10 @@ def _choose_option(
         return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
     if chosen.effect is Effect.DESTROY and not (chosen.filled.is_complete or chosen.filled.operation):
         return _build_which_tool_choice(near, _DESTRUCTIVE_REASON, language)
+    return _build_choice(chosen, options, reason)
+
+
+def _build_choice(chosen: ToolOption, options: tuple[ToolOption, ...], reason: str) -> KeylessChoice:
     rest = tuple(option for option in options if option is not chosen)
     return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
 
@@ -473,9 +454,8 @@ def _build_confirmation_choice(chosen: ToolOption, language: str) -> KeylessChoi
     phrases = get_phrases(language)
     # `Question.tool` stays empty: the answer chooses the tool and does not fill its arguments.
     wanted = MissingArgument(name="tool", options=(chosen.card.key,))
-    question = Question(
-        text=phrases["confirm"].format(tool=to_short_line(chosen.card.key)), missing=(wanted,)
-    )
+    text = phrases["confirm"].format(tool=to_short_line(chosen.card.key))
+    question = Question(text=text, missing=(wanted,))
     return KeylessChoice(option=None, reason=_DESTRUCTIVE_REASON, alternatives=(chosen,), question=question)
 
 
@@ -536,9 +516,8 @@ def _starts_with_name(card: ToolCard, text: str) -> bool:
     name = _get_own_name(card)
     if first[:1] == [to_singular(word) for word in split_words(card.server)]:
         return "".join(first[1:2]) in name or "".join(first[1:3]) in name
-    return not name <= STOP_WORDS | ORDINARY_WORDS | _LOOK_WORDS and bool(
-        name & {"".join(first[:1]), "".join(first[:2])}
-    )
+    common = name <= STOP_WORDS | ORDINARY_WORDS | _LOOK_WORDS
+    return not common and bool(name & {"".join(first[:1]), "".join(first[:2])})
 
 
 def _get_own_name(card: ToolCard) -> frozenset[str]:
@@ -587,11 +566,8 @@ def _accepts_file_types(option: ToolOption) -> bool:
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
     if name_words & _MEDIA_WORDS:
         return media or not named
-    if (
-        name_words & _FOLDER_WORDS
-        and "file" not in name_words
-        and any(_FILE.search(value[-20:]) for value in named)
-    ):
+    is_for_folders = bool(name_words & _FOLDER_WORDS) and "file" not in name_words
+    if is_for_folders and any(_FILE.search(value[-20:]) for value in named):
         return False
     return not (media and "text" in name_words)
 
@@ -603,19 +579,7 @@ def _wraps_single_value(option: ToolOption) -> bool:
 
 MAX_PERSON_ANSWER_LENGTH: Final = 2000
 _ANSWER_LEAD: Final = "in "  # "Tokyo" is parsed as "in Tokyo"
-_VERBATIM_KINDS: Final = frozenset(
-    {
-        ValueKind.PATH,
-        ValueKind.ID,
-        ValueKind.HOST,
-        ValueKind.CITY,
-        ValueKind.REVISION,
-        ValueKind.PATTERN,
-        ValueKind.SQL,
-        ValueKind.EMAIL,
-        ValueKind.URL,
-    }
-)
+_VERBATIM_KINDS: Final = UNPARSED_KINDS | {ValueKind.SQL, ValueKind.EMAIL, ValueKind.URL}
 _REFUSALS: Final = parse_word_set("no n none neither cancel stop לא ביטול עזוב די") | {"no thanks", "אף אחד"}
 _CONSENTS: Final = parse_word_set("yes y ok okay sure כן בטח אישור") | {"yes please"}
 _YES_WORDS: Final = frozenset({"yes", "y", "true", "on", "כן"})
@@ -623,12 +587,7 @@ _NO_WORDS: Final = frozenset({"no", "n", "false", "off", "לא"})
 
 
 def fill_answer(
-    card: ToolCard,
-    missing: tuple[MissingArgument, ...],
-    answer: str,
-    signals: Signals,
-    *,
-    today: date,
+    card: ToolCard, missing: tuple[MissingArgument, ...], answer: str, signals: Signals, *, today: date
 ) -> FilledArguments:
     """Fill the requested arguments from the person's answer. What the answer does not give stays missing.
 
@@ -675,13 +634,9 @@ def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
         return parse_bare_number(plain)
     if kind != "string" or not (slot.is_text or slot.kinds <= _VERBATIM_KINDS):
         return None
-    # A URL or e-mail address is one word. In a sentence it is extracted as a value.
-    if (
-        slot.kinds & {ValueKind.EMAIL, ValueKind.URL, ValueKind.ID, ValueKind.HOST, ValueKind.REVISION}
-        and " " in plain
-    ):
-        return None
-    return None if slot.kinds & {ValueKind.EMAIL, ValueKind.URL} else plain
+    # A URL or e-mail address is extracted as a value.
+    one_word = slot.kinds & {ValueKind.ID, ValueKind.HOST, ValueKind.REVISION}
+    return None if slot.kinds & {ValueKind.EMAIL, ValueKind.URL} or (one_word and " " in plain) else plain
 
 
 def is_refusal(answer: str) -> bool:

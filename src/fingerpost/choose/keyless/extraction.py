@@ -122,12 +122,8 @@ def extract_extra_values(text: str) -> list[RequestValue]:
     return [*found, *_extract_named_values(text), *_extract_number_words(text)]
 
 
-_NUMBER_WORDS: Final = {
-    word: number
-    for number, word in enumerate(
-        ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 2
-    )
-}
+_WORDS_FROM_TWO: Final = "two three four five six seven eight nine ten eleven twelve"
+_NUMBER_WORDS: Final = {word: number for number, word in enumerate(_WORDS_FROM_TWO.split(), 2)}
 _COUNTED = prepare_re(rf"\b(?P<number>{'|'.join(_NUMBER_WORDS)})(?= [a-z]{{3,}})", re.IGNORECASE)
 
 
@@ -148,13 +144,10 @@ def _interpret_match(kind: ValueKind, word: str) -> str | None:
     """Return the value that a match of a pattern stands for, or None if it is not of this kind."""
     if kind is ValueKind.ZONE:
         return ZONE_BY_LOWER_NAME.get(word.lower())
-    if kind is ValueKind.REVISION and not word.startswith("HEAD") and not _is_hash(word):
-        return None
+    if kind is ValueKind.REVISION and not word.startswith("HEAD"):
+        is_hash = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+        return word if is_hash else None
     return None if kind is ValueKind.CURRENCY and word not in CURRENCIES else word
-
-
-def _is_hash(word: str) -> bool:
-    return any(letter.isdigit() for letter in word) and any(letter.isalpha() for letter in word)
 
 
 def _extract_sql(text: str) -> Iterator[RequestValue]:
@@ -262,14 +255,10 @@ def extract_values(text: str, signals: Signals, today: date) -> tuple[RequestVal
     outside = [value for value in read if value.kind is ValueKind.TEXT or not _overlaps_any(value, quoted)]
     own = [value for value in extract_extra_values(text) if not _overlaps_any(value, quoted)]
     kept = [value for value in outside if not _is_part_of_value(value, own)]
-    kept += [
-        value
-        for value in own
-        if value.kind not in (ValueKind.PATH, ValueKind.NAME) or not _overlaps_any(value, kept)
-    ]
-    kept += [
-        replace(value, kind=ValueKind.PATH) for value in quoted if _LOOKS_LIKE_PATH.fullmatch(value.text)
-    ]
+    weak = (ValueKind.PATH, ValueKind.NAME)
+    kept += [value for value in own if value.kind not in weak or not _overlaps_any(value, kept)]
+    paths = (value for value in quoted if _LOOKS_LIKE_PATH.fullmatch(value.text))
+    kept += (replace(value, kind=ValueKind.PATH) for value in paths)
     ordered = sorted(kept, key=lambda value: (value.start, value.end, value.kind))
     return share_roles([add_context(value, text) for value in ordered[:MAX_VALUES]], text)
 
@@ -354,13 +343,5 @@ def _parse_number(bare: RequestValue, text: str) -> RequestValue | None:
         reading = float(digits)
     except ValueError:
         return None
-    sign = bare.text[0] if bare.text[0] in "$€£₪¥" else ""
-    return replace(
-        bare,
-        kind=ValueKind.NUMBER,
-        start=start,
-        end=end,
-        text=digits,
-        reading=reading,
-        unit=sign + found[2].lower(),
-    )
+    unit = (bare.text[0] if bare.text[0] in "$€£₪¥" else "") + found[2].lower()
+    return replace(bare, kind=ValueKind.NUMBER, start=start, end=end, text=digits, reading=reading, unit=unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -207,10 +207,8 @@ class ParameterSlot:
     role: ValueRole | None = None
     options: tuple[str, ...] = ()  # the only allowed values, from the schema or its description
     is_secret: bool = False
-    description_words: frozenset[str] = field(default_factory=frozenset[str])
-    tool_words: frozenset[str] = field(
-        default_factory=frozenset[str]
-    )  # words of the tool's name, description and listed values
+    description_words: frozenset[str] = frozenset()
+    tool_words: frozenset[str] = frozenset()  # of the tool's name, description and listed values
 
     @property
     def name(self) -> str:
@@ -352,15 +350,11 @@ def _is_secret(parameter: Parameter, name: tuple[str, ...]) -> bool:
     if parameter.shape.type not in ("string", ""):
         return False
     known = set(name)
-    if (
-        known & _SECRET_NAMES
-        or ("key" in known and known & _KEY_QUALIFIERS)
-        or is_secret_name(parameter.name[:80])
-    ):
+    if known & _SECRET_NAMES or is_secret_name(parameter.name[:80]):
         return True
-    return name == ("key",) and bool(
-        set(split_words(parameter.description)) & (_KEY_QUALIFIERS | _SECRET_NAMES)
-    )
+    if name == ("key",):
+        return bool(set(split_words(parameter.description)) & (_KEY_QUALIFIERS | _SECRET_NAMES))
+    return "key" in known and bool(known & _KEY_QUALIFIERS)
 
 
 def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
@@ -397,12 +391,10 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
     if value.kind is ValueKind.ID:
         found = _HASH_NUMBER.fullmatch(value.text)
         numbered = slot.words[-1:] in (("id",), ("number",), ("issue",), ("ticket",), ("pr",))
-        is_labelled = value.label in {*slot.words, *slot.description_words} - _NEUTRAL_WORDS or (
-            numbered and value.label in _NEUTRAL_WORDS
-        )
-        return (
-            int(found[1]) if found is not None and (is_labelled or (numbered and not value.label)) else None
-        )
+        own = {*slot.words, *slot.description_words} - _NEUTRAL_WORDS
+        if found is None or not (value.label in own or (numbered and value.label in {"", *_NEUTRAL_WORDS})):
+            return None
+        return int(found[1])
     if not isinstance(value.reading, float) or not has_matching_label(slot, value, _NEUTRAL_WORDS):
         return None
     factor = _get_unit_factor(slot, value)
@@ -417,24 +409,19 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
 
 def is_number_for_slot(slot: ParameterSlot, value: RequestValue) -> bool:
     """Return whether the words around a number refer to this parameter. Optional parameters require this."""
-    if (
-        _OPPOSITES.get(value.cue, "") in slot.tool_words | slot.description_words
-        and value.cue not in slot.tool_words | slot.description_words
-    ):
+    known, unit = slot.tool_words | slot.description_words, to_singular(value.unit)
+    if _OPPOSITES.get(value.cue, "") in known and value.cue not in known:
         return False
-    near = {word for word in (value.noun, to_singular(value.unit)) if word} - _CONNECTIVES
-    if slot.words and (
-        slot.words == value.behind[: len(slot.words)] or slot.words == (to_singular(value.unit),)
-    ):
+    near = {word for word in (value.noun, unit) if word} - _CONNECTIVES
+    if slot.words and slot.words in (value.behind[: len(slot.words)], (unit,)):
         return True
     if value.cue and value.cue in slot.description_words and near & slot.description_words:
         return True
-    if to_singular(value.unit) in _UNIT_SECONDS and set(slot.words) & _DURATION_WORDS:
+    if unit in _UNIT_SECONDS and set(slot.words) & _DURATION_WORDS:
         return True
     if not takes_count(slot):
         return False
-    counted = slot.tool_words | slot.description_words | _COUNTED_NOUNS
-    return bool(near & counted) or (bool(value.cue) and not near)
+    return bool(near & (known | _COUNTED_NOUNS)) or (bool(value.cue) and not near)
 
 
 def takes_count(slot: ParameterSlot) -> bool:
@@ -574,13 +561,8 @@ def _convert_id(slot: ParameterSlot, value: RequestValue) -> Json:
 
 def has_matching_label(slot: ParameterSlot, value: RequestValue, neutral: frozenset[str]) -> bool:
     """Return whether the word before the value is neutral or refers to this parameter."""
-    label = value.label
-    return (
-        not label
-        or label in neutral
-        or label in {*slot.words, *slot.description_words}
-        or label in slot.tool_words
-    )
+    known = {*slot.words, *slot.description_words, *slot.tool_words}
+    return not value.label or value.label in neutral or value.label in known
 
 
 _CONVERTERS: Final = {
@@ -593,10 +575,7 @@ _CONVERTERS: Final = {
 
 
 def has_matching_role(
-    slot: ParameterSlot,
-    value: RequestValue,
-    values: tuple[RequestValue, ...],
-    slots: tuple[ParameterSlot, ...],
+    slot: ParameterSlot, value: RequestValue, values: Sequence[RequestValue], slots: Sequence[ParameterSlot]
 ) -> bool:
     """Return whether the value has the parameter's role, as in "from Rome to Athens"."""
     if slot.role is None:

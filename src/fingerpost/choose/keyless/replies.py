@@ -161,16 +161,11 @@ def build_keyless_answer(
     phrases = get_phrases(language)
     parts = [_format_step(step, phrases) for step in steps]
     if unused_entities:
-        things = ", ".join(
-            dict.fromkeys(to_short_line(entity.text) for entity in unused_entities[:MAX_LISTED_ITEMS])
-        )
-        parts.append(phrases["unused"].format(things=things))
+        values = (to_short_line(entity.text) for entity in unused_entities[:MAX_LISTED_ITEMS])
+        parts.append(phrases["unused"].format(things=", ".join(dict.fromkeys(values))))
     if undone_needs:
-        parts.append(
-            phrases["undone"].format(
-                things="; ".join(to_short_line(one) for one in undone_needs[:MAX_LISTED_ITEMS])
-            )
-        )
+        things = "; ".join(map(to_short_line, undone_needs[:MAX_LISTED_ITEMS]))
+        parts.append(phrases["undone"].format(things=things))
     if any(step.ran for step in steps):
         own = phrases["own" if len(steps) == 1 else "owns"]
         parts.append(f"{phrases['silent' if configured else 'none']}; {own}")

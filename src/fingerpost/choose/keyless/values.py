@@ -37,6 +37,12 @@ class ValueKind(StrEnum):
     OPTION = "listed value"
 
 
+# Values that are taken as they are written.
+UNPARSED_KINDS: Final = frozenset(
+    {ValueKind.PATH, ValueKind.ID, ValueKind.HOST, ValueKind.CITY, ValueKind.REVISION, ValueKind.PATTERN}
+)
+
+
 class ValueRole(Enum):
     """Source or destination: "from Rome to Athens"."""
 
@@ -81,17 +87,8 @@ _NEGATION_WORDS: Final = get_words("negation_words")
 _COMPARISON_WORDS: Final = get_words("comparison_words")
 # A number after one of these is not an exact value.
 _VAGUE_WORDS: Final = get_words("vague_words")
-_NEGATION_PAIRS: Final = frozenset(
-    {("instead", "of"), ("rather", "than"), ("other", "than"), ("apart", "from")}
-)
-_CUES: Final = {
-    "first": "first",
-    "last": "last",
-    "latest": "last",
-    "final": "last",
-    "top": "top",
-    "most": "most",
-}
+_NEGATION_PAIRS: Final = frozenset({"instead of", "rather than", "other than", "apart from"})
+_CUES: Final = {**{cue: cue for cue in ("first", "last", "top", "most")}, "latest": "last", "final": "last"}
 _ADJECTIVES: Final = get_words("adjectives")
 # Kinds for which "in" marks the target: "20 EUR in USD", "say it in Italian".
 _CONVERTED_KINDS: Final = frozenset({ValueKind.LANGUAGE, ValueKind.CURRENCY})
@@ -192,11 +189,9 @@ def _is_negated(before: tuple[str, ...]) -> bool:
     for place, word in enumerate(before[:6]):
         if word in (",", "but"):
             return False
-        if (
-            word in _NEGATION_WORDS
-            or word.removeprefix("ו") in _NEGATION_WORDS
-            or (place and (word, before[place - 1]) in _NEGATION_PAIRS)
-        ):
+        if word in _NEGATION_WORDS or word.removeprefix("ו") in _NEGATION_WORDS:
+            return True
+        if place and f"{word} {before[place - 1]}" in _NEGATION_PAIRS:
             return True
     return False
 
