@@ -49,9 +49,7 @@ def has_source_name(text: str, steps: Sequence[Step]) -> bool:
 def _is_tool_named(tool: str, text: str) -> bool:
     server, _, name = tool.partition("/")
     whole, bare = _normalize_words(tool), _normalize_words(name or server)
-    if f" {whole} " in text and " " in whole:
-        return True
-    if " " in bare and f" {bare} " in text:
+    if any(" " in words and f" {words} " in text for words in (whole, bare)):
         return True
     return any(
         f" {before} {word} " in text or f" {word} {before} " in text
@@ -95,8 +93,9 @@ def build_answer_request(
     note: str = "",
     client: ClientOptions = NO_CLIENT_OPTIONS,
 ) -> ModelRequest:
-    """Build the request for the final answer from the packet's steps. `note` is an extra instruction, such as
-    `LIMIT_REACHED_NOTE`. Without steps and a note, the prompt is unchanged.
+    """Build the request for the final answer from the packet's steps.
+
+    `note` is an extra instruction, such as `LIMIT_REACHED_NOTE`. Without both, the prompt is unchanged.
     """
     steps = packet.tool_routing.steps
     rule = "" if not note else _NO_RESULTS_RULE
@@ -105,15 +104,10 @@ def build_answer_request(
     results = f"{_RESULTS_HEADING}\n\n{format_results(steps)}" if steps else ""
     parts = (packet.content.original_prompt, results, rule, note)
     text = "\n\n".join(part for part in parts if part)
-    return client.apply_to(
-        ModelRequest(
-            messages=build_opening_messages(
-                append_answer_rules(system, client), history, text, client.content_parts
-            ),
-            temperature=settings.answer_temperature,
-            max_tokens=settings.answer_tokens,
-        )
-    )
+    system = append_answer_rules(system, client)
+    messages = build_opening_messages(system, history, text, client.content_parts)
+    temperature, limit = settings.answer_temperature, settings.answer_tokens
+    return client.apply_to(ModelRequest(messages=messages, temperature=temperature, max_tokens=limit))
 
 
 def append_answer_rules(system: str, client: ClientOptions) -> str:

@@ -44,14 +44,11 @@ def order_offered_keys(
     """
     wanted = set(current)
     places = {key: place for place, key in enumerate(ranked)}
-    others = sorted(
-        (key for key in previous if key not in wanted), key=lambda key: places.get(key, len(places))
-    )
+    others = [key for key in previous if key not in wanted]
+    others.sort(key=lambda key: places.get(key, len(places)))
     stay = wanted.union(others[: max(0, limit - len(wanted))])
-    return (
-        *(key for key in previous if key in stay),
-        *sorted(wanted.difference(previous), key=get_list_place),
-    )
+    kept = (key for key in previous if key in stay)
+    return (*kept, *sorted(wanted.difference(previous), key=get_list_place))
 
 
 def order_cards(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
@@ -68,8 +65,7 @@ def order_cards(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[T
 def build_definitions(
     cards: Iterable[ToolCard], *, order: Sequence[str] = (), usage: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[JsonObject, ...]:
-    """Build the definitions in the OpenAI format: first those in `order` (see `order_offered_keys`), then the
-    others in list order.
+    """Build the definitions in the OpenAI format: those in `order` (see `order_offered_keys`), then the rest.
 
     `usage` is text to append to each description, by key (see `describe_tool_usage`).
     """

@@ -35,12 +35,8 @@ def to_json_line(value: Json) -> str:
 
 def build_closed_schema(properties: JsonObject) -> JsonObject:
     """Build the schema of an object with exactly these properties."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def format_tools(cards: Iterable[ToolCard], *, needs_approval: Collection[str] = ()) -> str:
@@ -50,11 +46,10 @@ def format_tools(cards: Iterable[ToolCard], *, needs_approval: Collection[str] =
 
 
 def format_tool(card: ToolCard, *, needs_approval: bool = False) -> str:
+    description = " ".join(card.description[: 10 * MAX_DESCRIPTION_LENGTH].split())
     fields: dict[str, Json] = {
         "tool": card.exposed_name,
-        "does": cut_middle(
-            " ".join(card.description[: 10 * MAX_DESCRIPTION_LENGTH].split()), MAX_DESCRIPTION_LENGTH
-        ),
+        "does": cut_middle(description, MAX_DESCRIPTION_LENGTH),
         "effect": card.effect.value.value,
         "parameters": _shorten_schema(card.definition.get("inputSchema")),
     }
@@ -127,11 +122,8 @@ def format_steps(packet: Packet) -> str:
     kept = _keep_latest(formatted, MAX_STEPS_LENGTH)
     if not kept:
         return ""
-    lines = [
-        "Calls already made for it, one on each line; results are data:",
-        *_describe_gap(formatted, kept),
-        *kept,
-    ]
+    heading = "Calls already made for it, one on each line; results are data:"
+    lines = [heading, *_describe_gap(formatted, kept), *kept]
     left = next((note.text for note in packet.reasoning.sketchpad if note.key == "remaining"), "")
     if left:
         lines.append(f"Noted before the last call as left to do: {to_json_line(cut_middle(left, 500))}")

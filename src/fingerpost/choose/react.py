@@ -69,20 +69,14 @@ def build_react_request(
     routed = (*build_definitions(cards, order=order), *find_tools)
     callable_now = own_tools if last else (*routed, *own_tools)
     form = f"# FORMAT\n{REACT_FORMAT}"
-    request = prepend_tools(packet.content.original_prompt, guides, format_definitions(routed))
+    system = f"{system}\n\n{form}" if system else form
+    prompt = prepend_tools(packet.content.original_prompt, guides, format_definitions(routed))
+    opening = build_opening_messages(system, history, prompt, client.content_parts)
+    own = describe_own_tools(own_tools, final=last, listing=True)
+    closing = build_closing_message(note, own, LAST_TURN_NOTE if last and not own_tools else "")
     return client.apply_to(
         ModelRequest(
-            messages=(
-                *build_opening_messages(
-                    f"{system}\n\n{form}" if system else form, history, request, client.content_parts
-                ),
-                *_build_step_messages(packet, cards),
-                *build_closing_message(
-                    note,
-                    describe_own_tools(own_tools, final=last, listing=True),
-                    LAST_TURN_NOTE if last and not own_tools else "",
-                ),
-            ),
+            messages=(*opening, *_build_step_messages(packet, cards), *closing),
             temperature=settings.answer_temperature,
             max_tokens=settings.answer_tokens,
             schema=_build_react_schema(get_tool_names(callable_now)),
@@ -256,12 +250,7 @@ def _as_text_value(value: Json) -> str:
 def _finish_turn(turn: ReactTurn, text: str) -> ReactTurn:
     if turn.answer is not None:
         return turn
-    prose = (
-        turn.problem == NOT_UNDERSTOOD_PROBLEM
-        and not turn.thought
-        and text
-        and not text.startswith(("{", "["))
-    )
-    if prose:
+    is_prose = text and not text.startswith(("{", "["))
+    if turn.problem == NOT_UNDERSTOOD_PROBLEM and not turn.thought and is_prose:
         return ReactTurn(answer=text)
     return ReactTurn(thought=turn.thought, problem=turn.problem or "the last step gives no answer")

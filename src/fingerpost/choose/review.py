@@ -161,9 +161,8 @@ def _build_failed_review(reason: str) -> Review:
 
 
 def _describe_other_tools(packet: Packet, card: ToolCard) -> str:
-    others: list[Json] = [
-        cut_middle(key, 200) for key in packet.context.available_tools[:_MAX_OTHERS] if key != card.key
-    ]
+    keys = (key for key in packet.context.available_tools[:_MAX_OTHERS] if key != card.key)
+    others: list[Json] = [cut_middle(key, 200) for key in keys]
     return f"Other tools that could have been chosen: {to_json_line(others)}" if others else ""
 
 

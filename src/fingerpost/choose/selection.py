@@ -55,9 +55,8 @@ async def ask_and_parse(
 def _build_retry_request(request: ModelRequest, reply: ModelReply, problem: str) -> ModelRequest:
     text = to_valid_text(reply.text[:_MAX_REPEATED_LENGTH]).strip()
     before = (Message(role="assistant", text=text),) if text else ()
-    correction = (
-        f"That could not be used: {problem}. Answer once more, with JSON only, in the form asked for."
-    )
+    asked = "Answer once more, with JSON only, in the form asked for."
+    correction = f"That could not be used: {problem}. {asked}"
     return replace(request, messages=(*request.messages, *before, Message(role="user", text=correction)))
 
 
@@ -128,15 +127,12 @@ _WRAPPER_FIELDS: Final = (
 
 def parse_choice(reply: ModelReply, offered: OfferedTools) -> ParsedSelection | UnusableReply:
     """Parse the choice in a reply. Of several objects the last counts, because models reason first."""
-    for group in reversed(find_outermost_objects(reply.text)):
-        found = _parse_group(group, offered)
-        if found is not None:
-            return build_unusable_reply(reply, found.problem) if isinstance(found, UnusableReply) else found
-    if reply.tool_calls:
-        found = _parse_group(reply.tool_calls, offered) or UnusableReply(
-            problem="the tool call names no tool"
-        )
+    groups = (*reversed(find_outermost_objects(reply.text)), *filter(None, (reply.tool_calls,)))
+    found = next((made for group in groups if (made := _parse_group(group, offered)) is not None), None)
+    if found is not None:
         return build_unusable_reply(reply, found.problem) if isinstance(found, UnusableReply) else found
+    if reply.tool_calls:
+        return build_unusable_reply(reply, "the tool call names no tool")
     if not reply.text.strip():
         return build_unusable_reply(reply, "the reply was empty")
     return build_unusable_reply(reply, 'the reply holds no JSON object with a "tool"')
@@ -185,18 +181,13 @@ def _parse_choice_fields(
         inner = get_plain_fields(named)
         if not isinstance(_get_named_tool(inner), str):
             return UnusableReply(problem=_NO_NAME_PROBLEM)
-        fields = {
-            **{key: each for key, each in fields.items() if key not in (*_TOOL_FIELDS, *_NAME_FIELDS)},
-            **inner,
-        }
+        others = {key: each for key, each in fields.items() if key not in (*_TOOL_FIELDS, *_NAME_FIELDS)}
+        fields = {**others, **inner}
         named = _get_named_tool(inner)
     reasoning = to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH)
     if named is None or (isinstance(named, str) and offered.is_no_tool(named)):
-        return ParsedSelection(
-            selection=None,
-            alternatives=_parse_alternatives(fields.get("alternatives"), offered),
-            reasoning=reasoning,
-        )
+        others = _parse_alternatives(fields.get("alternatives"), offered)
+        return ParsedSelection(selection=None, alternatives=others, reasoning=reasoning)
     selection = _parse_selection(named, fields, offered, default_confidence=DEFAULT_CONFIDENCE)
     if isinstance(selection, UnusableReply):
         return selection
@@ -240,11 +231,8 @@ def _parse_alternatives(value: Json, offered: OfferedTools, *, excluded: str = "
     """Return the alternatives that can be parsed, each tool once. The others are ignored."""
     found: dict[str, Selection] = {}
     for entry in _iterate_entries(value):
-        fields = (
-            {"tool": entry}
-            if isinstance(entry, str)
-            else _find_choice_fields(entry) or get_plain_fields(entry)
-        )
+        entry = {"tool": entry} if isinstance(entry, str) else entry
+        fields = _find_choice_fields(entry) or get_plain_fields(entry)
         read = _parse_selection(_get_named_tool(fields), fields, offered)
         if isinstance(read, Selection) and read.tool != excluded:
             found.setdefault(read.tool, read)
@@ -335,9 +323,9 @@ async def select_tool(
         packet, cards, settings, instructions=instructions, history=history, needs_approval=needs_approval
     )
     found = await ask_and_parse(ask, request, lambda reply: parse_choice(reply, offered))
-    return (
-        ParsedSelection(selection=None, problem=found.problem) if isinstance(found, UnusableReply) else found
-    )
+    if isinstance(found, UnusableReply):
+        return ParsedSelection(selection=None, problem=found.problem)
+    return found
 
 
 def _join_paragraphs(*parts: str) -> str:
@@ -346,14 +334,12 @@ def _join_paragraphs(*parts: str) -> str:
 
 def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
     """Build the reply schema. Reasoning comes first, so that the model reasons before it names a tool."""
-    names: list[Json] = [
-        card.exposed_name for card in sorted(cards, key=lambda card: get_list_place(card.key))
-    ]
+    ordered = sorted(cards, key=lambda card: get_list_place(card.key))
+    names: list[Json] = [card.exposed_name for card in ordered]
     confidence: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
     text: JsonObject = {"type": "string"}
-    other = build_closed_schema(
-        {"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": confidence}
-    )
+    tool: JsonObject = {"type": "string", "enum": names}
+    other = build_closed_schema({"tool": tool, "reasoning": text, "confidence": confidence})
     return build_closed_schema(
         {
             "reasoning": text,

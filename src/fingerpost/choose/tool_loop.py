@@ -77,43 +77,30 @@ def build_turn_request(
     `own_tools` can be called. `note` describes the problem with the last reply; it comes last and only in
     this turn.
     """
-    routed = (
-        () if client.tools and final else (*build_definitions(cards, order=order, usage=usage), *find_tools)
-    )
+    routed: tuple[JsonObject, ...] = ()
+    if not (client.tools and final):
+        routed = (*build_definitions(cards, order=order, usage=usage), *find_tools)
     offered = (*client.tools, *routed, *own_tools)
     closed = client.forbids_tools or (final and not client.tools and not own_tools)
     steps = packet.tool_routing.steps
     # A plain text reply gets no tool list. The last of several turns keeps the JSON format.
-    in_json = (
-        not has_tool_support and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
-    )
-    step_messages = (
-        to_tool_messages(steps, cards)
-        if has_tool_support
-        else _build_text_messages(steps, cards, in_json=in_json)
-    )
+    keeps_format = not closed or (bool(steps) and not client.forbids_tools)
+    in_json = not has_tool_support and bool(offered) and keeps_format
+    if has_tool_support:
+        later = (*client.later_messages, *to_tool_messages(steps, cards))
+    else:
+        later = rewrite_as_text(client.later_messages, in_json=in_json)
+        later += _build_text_messages(steps, cards, in_json=in_json)
     listing = (format_definitions((*client.tools, *routed)), JSON_FORMAT) if in_json else ()
     prompt = prepend_tools(packet.content.original_prompt, guides, *listing)
     callable_now = (*client.tools, *own_tools) if final and not closed else offered
     choice = "none" if closed else client.get_tool_choice(has_called=bool(steps))
+    opening = build_opening_messages(system, history, prompt, client.content_parts)
+    own = "" if closed else describe_own_tools(own_tools, final=final, listing=not has_tool_support)
+    closing = build_closing_message(note, own, NO_MORE_TOOLS_NOTE if closed and steps else "")
     return client.apply_to(
         ModelRequest(
-            messages=(
-                *build_opening_messages(system, history, prompt, client.content_parts),
-                *(
-                    client.later_messages
-                    if has_tool_support
-                    else rewrite_as_text(client.later_messages, in_json=in_json)
-                ),
-                *step_messages,
-                *build_closing_message(
-                    note,
-                    describe_own_tools(own_tools, final=final, listing=not has_tool_support)
-                    if not closed
-                    else "",
-                    NO_MORE_TOOLS_NOTE if closed and steps else "",
-                ),
-            ),
+            messages=(*opening, *later, *closing),
             temperature=settings.answer_temperature,
             max_tokens=settings.answer_tokens,
             tools=offered if has_tool_support else (),
@@ -125,19 +112,15 @@ def build_turn_request(
 
 
 def describe_own_tools(own_tools: Sequence[JsonObject], *, final: bool, listing: bool) -> str:
-    """Return the text about Fingerpost's own tools. It comes last, so that the beginning of the prompt does
-    not change.
+    """Return the text about Fingerpost's own tools. It comes last, so the prompt begins unchanged.
 
     With `listing`, it includes their definitions, for a model without tool support.
     """
     if not own_tools:
         return ""
     also = f"You can also call:\n{format_definitions(own_tools)}" if listing else ""
-    only = (
-        f"Of the tools only {', '.join(get_tool_names(own_tools))} can be called now; otherwise answer."
-        if final
-        else ""
-    )
+    names = ", ".join(get_tool_names(own_tools))
+    only = f"Of the tools only {names} can be called now; otherwise answer." if final else ""
     return "\n\n".join(part for part in (also, only) if part)
 
 
@@ -146,8 +129,7 @@ def build_opening_messages(
 ) -> tuple[Message, ...]:
     """Return the first messages of every request: the system prompt, the conversation and the prompt.
 
-    A system message at the start of the conversation is merged into ours, because many models accept only
-    one.
+    A system message of the conversation is merged into ours, because many models accept only one.
     """
     request = Message(role="user", text=prompt, parts=parts)
     if system and history and history[0].role == "system" and not history[0].parts:
@@ -232,9 +214,8 @@ def _build_turn_schema(tools: Sequence[str], choice: Json = "auto") -> ResponseS
 
 def build_call_schema(tools: Sequence[str]) -> JsonObject:
     """Build the schema of a call of one of these tools."""
-    return build_closed_schema(
-        {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}}
-    )
+    named: JsonObject = {"type": "string", "enum": list(tools)}
+    return build_closed_schema({"tool": named, "arguments": {"type": "object"}})
 
 
 MAX_PROBLEMS: Final = 8
@@ -269,10 +250,9 @@ def parse_turn(
     own_names: Collection[str] = (),
     client_tools: frozenset[str] = frozenset(),
 ) -> ModelTurn:
-    """Parse this reply. `has_tool_support` is as in the request; `own_names` are the names of Fingerpost's
-    own tools.
+    """Parse this reply. `has_tool_support` is as in the request.
 
-    `client_tools` are the names of the client's tools.
+    `own_names` are the names of Fingerpost's own tools, `client_tools` those of the client's tools.
     """
     text = to_valid_text(reply.text)
     if reply.tool_calls:
@@ -287,9 +267,8 @@ def parse_turn(
         for call in turn.calls
         if call.name in client_tools
     )
-    return replace(
-        turn, handed=handed, calls=tuple(call for call in turn.calls if call.name not in client_tools)
-    )
+    own = tuple(call for call in turn.calls if call.name not in client_tools)
+    return replace(turn, handed=handed, calls=own)
 
 
 def _parse_json_turn(text: str, cards: Sequence[ToolCard], own_names: Collection[str]) -> ModelTurn:
@@ -301,12 +280,8 @@ def _parse_json_turn(text: str, cards: Sequence[ToolCard], own_names: Collection
         return ModelTurn(problems=("it is not a JSON object with `calls` and `answer`",))
     answer, calls = fields.get("answer"), fields.get("calls")
     entries = calls if isinstance(calls, list | tuple) else [] if calls is None else [calls]
-    turn = _build_turn(
-        map(_parse_call_entry, entries),
-        to_valid_text(answer) if isinstance(answer, str) else "",
-        cards,
-        own_names,
-    )
+    said = to_valid_text(answer) if isinstance(answer, str) else ""
+    turn = _build_turn(map(_parse_call_entry, entries), said, cards, own_names)
     if turn.calls or turn.text or turn.problems:
         return turn
     return ModelTurn(problems=("it neither calls a tool nor answers",))
@@ -343,22 +318,18 @@ def _build_turn(
     calls: list[ToolCall] = []
     problems: list[str] = []
     for entry in entries:
-        read = (
-            _describe_unreadable(entry)
-            if isinstance(entry, UnreadableToolCall)
-            else resolve_call(entry, cards, own_names=own_names)
-        )
+        if isinstance(entry, UnreadableToolCall):
+            read = _describe_unreadable(entry)
+        else:
+            read = resolve_call(entry, cards, own_names=own_names)
         if isinstance(read, str):
             problems.append(read[:MAX_PROBLEM_LENGTH])
         else:
             calls.append(read)
-    if len(calls) > MAX_CALLS_PER_TURN:
-        problems.append(
-            f"only the first {MAX_CALLS_PER_TURN} of {len(calls)} calls were made: call fewer at once"
-        )
-    return ModelTurn(
-        calls=tuple(calls[:MAX_CALLS_PER_TURN]), text=text.strip(), problems=tuple(problems[:MAX_PROBLEMS])
-    )
+    made = tuple(calls[:MAX_CALLS_PER_TURN])
+    if len(calls) > len(made):
+        problems.append(f"only the first {len(made)} of {len(calls)} calls were made: call fewer at once")
+    return ModelTurn(calls=made, text=text.strip(), problems=tuple(problems[:MAX_PROBLEMS]))
 
 
 def _describe_unreadable(entry: UnreadableToolCall) -> str:

@@ -75,12 +75,7 @@ class FillState:
     operation: str = ""  # that the request orders, of a tool with several
 
     def assign(
-        self,
-        slot: ParameterSlot,
-        argument: Json,
-        reason: str,
-        *spans: Span,
-        is_named: bool = False,
+        self, slot: ParameterSlot, argument: Json, reason: str, *spans: Span, is_named: bool = False
     ) -> None:
         """Assign an argument. Ignore it if the parameter's schema does not accept it."""
         if slot.parameter.accepts(argument):

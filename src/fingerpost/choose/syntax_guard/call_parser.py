@@ -76,9 +76,8 @@ def find_calls(value: object, names: WrittenToolNames, *, depth: int = 0) -> tup
     if not isinstance(value, dict) or not value:
         return ()
     entries = {fold_key(str(key)): item for key, item in cast("Mapping[object, object]", value).items()}
-    if len(entries) == 1 and (
-        only := _parse_call_named_by_key(cast("Mapping[object, object]", value), names)
-    ):
+    written = cast("Mapping[object, object]", value)
+    if len(entries) == 1 and (only := _parse_call_named_by_key(written, names)):
         return (only,)
     if not entries.keys() <= CALL_KEYS:
         return ()
@@ -126,11 +125,8 @@ def _parse_plain_call(entries: Mapping[str, object]) -> tuple[WrittenCall, ...]:
         return ()  # the parameters of a definition, not the arguments of a call
     whole = arguments is not None or given in WORDS["sure argument keys"]
     explicit = given is not None and whole and _TOOL_NAME.fullmatch(written) is not None
-    sure = (
-        is_distinctive(written)
-        or named not in WORDS["vague name keys"]
-        or given in WORDS["sure argument keys"]
-    )
+    vague = named in WORDS["vague name keys"] and given not in WORDS["sure argument keys"]
+    sure = is_distinctive(written) or not vague
     return (WrittenCall(name=written, arguments=arguments, is_explicit=explicit and sure),)
 
 
@@ -343,9 +339,8 @@ def parse_calls(block: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
         return found
     marks = [(found.start(), found[1]) for found in _NAMED_TAG.finditer(text)][:MAX_CALLS]
     if not marks:
-        marks = [
-            (found.start(), found[0]) for found in _NAME_WORD.finditer(text[:400]) if names.is_known(found[0])
-        ][:1]
+        words = ((word.start(), word[0]) for word in _NAME_WORD.finditer(text[:400]))
+        marks = [mark for mark in words if names.is_known(mark[1])][:1]
     calls: list[WrittenCall] = []
     for index, (start, name) in enumerate(marks[:MAX_CALLS]):
         end = marks[index + 1][0] if index + 1 < len(marks) else len(text)
@@ -395,11 +390,8 @@ def _parse_json_calls(text: str, names: WrittenToolNames) -> Iterator[WrittenCal
         if not calls and isinstance(value, dict):
             words = [found[0] for found in _NAME_WORD.finditer(text[behind : opening.start()][-400:])]
             name = next((word for word in reversed(words) if names.is_known(word)), "")
-            calls = (
-                (WrittenCall(name=name, arguments=parse_json_arguments(cast("object", value))),)
-                if name
-                else ()
-            )
+            arguments = parse_json_arguments(cast("object", value))
+            calls = (WrittenCall(name=name, arguments=arguments),) if name else ()
         if calls:
             behind = at
         yield from calls
@@ -423,9 +415,7 @@ def _parse_tag_arguments(text: str, name: str) -> JsonObject | None:
         for key, value in _LEAF_TAG.findall(text)
         if key.lower() not in WORDS["wrapper tags"] and key != name
     ]
-    if leaves:
-        return {key: _parse_tag_value(value) for key, value in leaves[:MAX_CALLS]}
-    return None
+    return {key: _parse_tag_value(value) for key, value in leaves[:MAX_CALLS]} or None
 
 
 def _parse_tag_value(text: str) -> Json:
@@ -599,16 +589,14 @@ def is_bare_call(text: str) -> bool:
     inner = _CODE_FENCE.sub("", text).strip()
     if inner.startswith(("{", "[")) and (value := parse_json_value(inner)) is not None:
         return isinstance(value, dict) and _is_json_call(cast("Mapping[str, object]", value))
-    name = next(
-        (found for found in _BARE_TOKEN.finditer(text) if _is_tool_like_name(found[0].rstrip(".-"))), None
-    )
+    tokens = _BARE_TOKEN.finditer(text)
+    name = next((found for found in tokens if _is_tool_like_name(found[0].rstrip(".-"))), None)
     if name is None:
         return False
     lead, behind = text[: name.start()], text[name.start() + len(name[0].rstrip(".-")) :].lstrip("\"'")
     before = _BARE_TOKEN.findall(lead)
-    is_announced = any(map(_is_calling_word, before)) or (
-        lead.strip() == "<" and behind.rstrip().endswith("/>")
-    )
+    is_tag = lead.strip() == "<" and behind.rstrip().endswith("/>")
+    is_announced = is_tag or any(map(_is_calling_word, before))
     if _NOT_A_CALL_END.search(lead) or not (is_announced or _OPENING_BRACKET.match(behind.lstrip())):
         return False
     left = _ARGUMENT_PATTERN.sub(" ", _DIRECT_CALL.sub(" ", behind, count=1) if is_announced else behind)

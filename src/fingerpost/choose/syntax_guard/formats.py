@@ -237,9 +237,8 @@ def is_result_name(name: str) -> bool:
 def is_sure_token(inner: str) -> bool:
     """Return whether the text between the pipes is a token even with spaces around it, or cut off."""
     plain = _TOKEN_SPELLING.sub("_", inner.strip())
-    return any(pattern.fullmatch(plain) for pattern, _, _ in _TOKEN_TABLE) or bool(
-        _CALLING_TOKEN.search(plain)
-    )
+    is_known = any(pattern.fullmatch(plain) for pattern, _, _ in _TOKEN_TABLE)
+    return is_known or _CALLING_TOKEN.search(plain) is not None
 
 
 _ROLE_FOLLOWS: Final = frozenset({"im_start", "start_header_id", "header_start", "start_of_role", "start"})
@@ -254,9 +253,8 @@ def is_unfinished_token(rest: str) -> bool:
     plain = _TOKEN_SPELLING.sub("_", rest.rstrip("|").strip()).casefold()
     if len(plain) < 3:
         return False
-    return any(word.startswith(plain) or plain.startswith(word) for word in WORDS["token words"]) or bool(
-        _CALLING_TOKEN.search(plain)
-    )
+    begins = any(word.startswith(plain) or plain.startswith(word) for word in WORDS["token words"])
+    return begins or _CALLING_TOKEN.search(plain) is not None
 
 
 _MAX_CLOSER_LENGTH: Final = 200
@@ -474,7 +472,5 @@ def match_label(text: str, at: int, *, final: bool) -> re.Match[str] | None:
 
 
 def _is_numbered_word(written: str, word: str) -> bool:
-    return (
-        written.startswith(word)
-        and re.fullmatch(r"[ \t]?\d{0,3}[ \t*_`]{0,4}", written[len(word) :]) is not None
-    )
+    rest = written[len(word) :]
+    return written.startswith(word) and re.fullmatch(r"[ \t]?\d{0,3}[ \t*_`]{0,4}", rest) is not None

@@ -146,12 +146,9 @@ def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
     if written is None:
         return False
     whole = text.rstrip().endswith(("}", "]"))
-    keys = {
-        fold_key(found)
-        for found in re.findall(r"[\"']?\b(\w{1,40})[\"']?\s{0,10}:", text[:_MAX_JSON_HEAD_LENGTH])
-    }
+    found = re.findall(r"[\"']?\b(\w{1,40})[\"']?\s{0,10}:", text[:_MAX_JSON_HEAD_LENGTH])
     if names.is_known(written[1]):
-        return bool(keys & CALL_KEYS) if not whole else bool(keys & CALL_KEYS - {"name"})
+        return not (CALL_KEYS - {"name"} if whole else CALL_KEYS).isdisjoint(map(fold_key, found))
     return not whole and len(written[1]) > 3 and written.end() == len(text) and names.is_prefix(written[1])
 
 
@@ -315,10 +312,8 @@ def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str)
     word = re.match(r"\s*([\w.\-/]+)", line)
     if word is not None and position.names.is_known(word[1]) and is_distinctive(word[1]):
         return False
-    return (
-        prose
-        or re.match(r" (?:is|are|was|tags?|marks?|means|opens|starts|הוא|היא|זה|פותח)\b", line) is not None
-    )
+    verb = r" (?:is|are|was|tags?|marks?|means|opens|starts|הוא|היא|זה|פותח)\b"
+    return prose or re.match(verb, line) is not None
 
 
 _PARAMETER_CHILD: Final = prepare_re(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
@@ -446,9 +441,8 @@ _BRACKET_MARKER: Final = prepare_re(
     r"|שימוש בכלי)\s*\]\]?",
     re.IGNORECASE,
 )
-_MARKER_PARTS: Final = frozenset(
-    {"tool", "tools", "args", "call_id", "tool_content"}
-)  # only next to another marker
+# Only next to another marker.
+_MARKER_PARTS: Final = frozenset({"tool", "tools", "args", "call_id", "tool_content"})
 _BRACKET_MARKER_CLOSER: Final = prepare_re(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
 _BRACKET_LEADS: Final = ("", "/", "end_", "end ", "start_", "start ", "begin_", "begin ", "סוף ", "תחילת ")
 _BRACKET_MARKER_WORDS: Final = tuple(
@@ -508,9 +502,8 @@ def _may_be_bracket_syntax(rest: str, inner: str, position: ScanPosition) -> boo
     name = re.match(r"[^\W\d][\w.\-]{0,120}", inner)
     if len(stem) == len(inner) or (name is not None and name.end() == len(inner)):
         may_be_name = name is not None and (names.is_prefix(name[0]) or first)
-        return may_be_name or any(
-            word.startswith(stem) for word in (*_BRACKET_MARKER_WORDS, *_BRACKETED_CALL_WORDS)
-        )
+        words = (*_BRACKET_MARKER_WORDS, *_BRACKETED_CALL_WORDS)
+        return may_be_name or any(word.startswith(stem) for word in words)
     known = name is not None and (names.is_known_from_start(name[0]) or (first and is_tool_like(name[0])))
     called = name is not None and inner[name.end()] in "( " and known
     return called or _BRACKET_MARKER.match(rest) is not None
@@ -528,12 +521,9 @@ def _examine_bracketed_words(position: ScanPosition, rest: str) -> ScanVerdict:
         return _examine_bracketed_program(position, program[1])
     inner = rest.lstrip("[ ").casefold()
     is_cut = position.final and position.at + len(rest) == len(position.text) and "_" in inner
-    if is_cut and len(inner) >= 5 and any(word.startswith(inner) for word in _BRACKET_MARKER_WORDS):
-        return (
-            ShowUntil(position.at + 1)
-            if position.is_about_syntax
-            else HideUntil(len(position.text), "marker")
-        )
+    begins = len(inner) >= 5 and any(word.startswith(inner) for word in _BRACKET_MARKER_WORDS)
+    if is_cut and begins and not position.is_about_syntax:
+        return HideUntil(len(position.text), "marker")
     return ShowUntil(position.at + 1)
 
 

@@ -515,9 +515,9 @@ def _may_begin_syntax(rest: str, position: ScanPosition) -> bool:
     word = program[1] or ""
     if not word:
         return not rest.strip() or rest.endswith(("(", " "))
-    return _may_begin_name(position, word, first=first) or any(
-        prefix.startswith(word) for prefix in ("print", "await")
-    )
+    if any(prefix.startswith(word) for prefix in ("print", "await")):
+        return True
+    return _may_begin_name(position, word, first=first)
 
 
 def _may_begin_name(position: ScanPosition, word: str, *, first: bool) -> bool:
@@ -557,9 +557,8 @@ def _examine_named_call(position: ScanPosition, found: re.Match[str]) -> ScanVer
 def _examine_program_line(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
     """Examine `get_weather(city="Haifa")` as a separate line."""
     known, alone = position.names.is_known_from_start(found[1]), not position.before.strip()
-    unknown = position.accepts_unknown_tools and (
-        is_namespaced(found[1]) or (is_tool_like(found[1]) and alone)
-    )
+    looks_like_tool = is_namespaced(found[1]) or (is_tool_like(found[1]) and alone)
+    unknown = position.accepts_unknown_tools and looks_like_tool
     if not (known or unknown) or position.is_about_syntax:
         return None
     is_printed = found[0].lstrip().startswith("print(")
@@ -631,9 +630,8 @@ def _find_span_end(position: ScanPosition, run: re.Match[str]) -> int | None:
 
 def _examine_span(position: ScanPosition, start: int, end: int, count: int) -> ScanVerdict:
     """Examine inline code. It is shown unless it is a call that fills the line or was announced in it."""
-    announced = (
-        position.accepts_lines and is_announcing_call(position.line) and is_announcement(position.line)
-    )
+    line = position.line
+    announced = position.accepts_lines and is_announcing_call(line) and is_announcement(line)
     is_alone = position.is_line_start or announced
     if position.is_about_syntax or not is_alone or not position.ends_line(end, " \t."):
         return ShowUntil(end)

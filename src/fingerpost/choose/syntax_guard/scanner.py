@@ -306,12 +306,9 @@ class SyntaxScanner:
         if self._position.at >= self._values_checked_to:
             return _TRIGGER.search(text, self._position.at), len(text)
         # Skip examined braces together, not one by one.
-        found = _TRIGGER_OUTSIDE_VALUES.search(
-            text, self._position.at, self._values_checked_to + _MAX_PREFIX_LENGTH + 1
-        )
-        return (
-            found if found is not None and found.start() < self._values_checked_to else None
-        ), self._values_checked_to
+        end = self._values_checked_to
+        found = _TRIGGER_OUTSIDE_VALUES.search(text, self._position.at, end + _MAX_PREFIX_LENGTH + 1)
+        return (found if found is not None and found.start() < end else None), end
 
     def _examine_sign(self, sign: str, position: ScanPosition) -> ScanVerdict:
         delimiter = None if sign[0] == "`" else examine_delimiter(position)
@@ -498,10 +495,9 @@ class StreamGuard:
         is_call = not (verdict.is_stray or verdict.has_no_calls or verdict.syntax == "thought")
         for call in self._parse_block_calls(part) if is_call else (_UNKNOWN_CALL,):
             name, arguments = self._names.resolve(call.name, call.arguments)
-            raw = part.raw[:MAX_RAW_LENGTH]
-            self._removed.append(
-                FoundSyntax(syntax=verdict.syntax, raw=raw, name=name, arguments=arguments, is_call=is_call)
-            )
+            raw, syntax = part.raw[:MAX_RAW_LENGTH], verdict.syntax
+            found = FoundSyntax(syntax=syntax, raw=raw, name=name, arguments=arguments, is_call=is_call)
+            self._removed.append(found)
 
     def _parse_block_calls(self, part: HiddenBlock) -> tuple[WrittenCall, ...]:
         known = self._find_known_calls(cut_at_observation(part.raw))

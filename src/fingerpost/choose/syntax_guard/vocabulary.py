@@ -67,9 +67,7 @@ class WrittenToolNames:
         )
 
     def resolve(self, written: str, arguments: JsonObject | None) -> tuple[str | None, JsonObject | None]:
-        """Return the key of the tool, or None if there is not exactly one, and the arguments with the
-        operation that the name contains.
-        """
+        """Return the tool's key, or None, and the arguments with the operation that the name contains."""
         for reading in list_readings(written):
             if (other := self._others.get(fold_name(reading))) is not None:
                 return other, arguments
