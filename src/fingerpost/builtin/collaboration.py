@@ -94,9 +94,8 @@ async def _ask_person(arguments: JsonObject, caller: ToolCaller) -> ToolReply | 
         return ToolReply((_format_approval if approving else _format_answer)(caller, caller.answer))
     if not caller.can_be_asked:
         one_of = f" (one of: {', '.join(options)})" if options else " (yes or no)" if approving else ""
-        return ToolReply(
-            f"Ask the person: {question}{one_of}\nThen go on with what they say; nothing was decided yet."
-        )
+        after = "Then go on with what they say; nothing was decided yet."
+        return ToolReply(f"Ask the person: {question}{one_of}\n{after}")
     return ToolQuestion(text=question, schema=_build_schema(options, approving=approving))
 
 

@@ -156,9 +156,8 @@ class _BuiltIndex:
     def score_words(self, query: str) -> Scores:
         weights = self.vocabulary.weigh_terms(query)
         length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
-        return self.vocabulary.index.sum_weights(
-            list(weights), [weight / length for weight in weights.values()]
-        )
+        shares = [weight / length for weight in weights.values()]
+        return self.vocabulary.index.sum_weights(list(weights), shares)
 
 
 class PassageIndex:

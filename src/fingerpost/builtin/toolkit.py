@@ -70,24 +70,13 @@ class ToolCaller:
         return None if self.context is None else self.context.conversation
 
 
-@frozen
-class ResultLink:
-    """A link to a stored asset: an image, a 3D model, a sound."""
-
-    uri: str
-    name: str
-    media_type: str
-    description: str = ""
-    size: int | None = None
-
-
 @frozen(kw_only=False)
 class ToolReply:
     """A result: text for models and people, and optionally structured data for programs."""
 
     text: str
     data: JsonObject | None = field(default=None, kw_only=True)
-    links: tuple[ResultLink, ...] = field(default=(), kw_only=True)
+    links: tuple[types.ResourceLink, ...] = field(default=(), kw_only=True)  # to stored assets
     failed: bool = field(default=False, kw_only=True)
     # The id of a pending call. The person is then asked about that call.
     awaits: str | None = field(default=None, kw_only=True)
@@ -432,8 +421,7 @@ def _build_input_required(question: ToolQuestion) -> types.InputRequiredResult:
 
 
 def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.CallToolResult:
-    content: list[types.ContentBlock] = [types.TextContent(type="text", text=reply.text)]
-    content += [_build_link(link) for link in reply.links]
+    content: list[types.ContentBlock] = [types.TextContent(type="text", text=reply.text), *reply.links]
     result = types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
     if reply.awaits is not None:
         result.meta = {PENDING_META_KEY: reply.awaits}
@@ -445,17 +433,6 @@ def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.Cal
         # Without fields, it still marks the text as that of a built-in server.
         result.meta = {FAULT_META_KEY: details}
     return result
-
-
-def _build_link(link: ResultLink) -> types.ResourceLink:
-    return types.ResourceLink(
-        type="resource_link",
-        uri=link.uri,
-        name=link.name,
-        mime_type=link.media_type,
-        description=link.description or None,
-        size=link.size,
-    )
 
 
 _BYTE_ORDER_MARKS: Final = (

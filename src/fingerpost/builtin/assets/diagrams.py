@@ -535,9 +535,8 @@ def place_flow(flow: FlowDiagram) -> PlacedFlow:
     boxes = {node.key: NodeBox.build(node) for node in flow.nodes}
     right = flow.direction == "right"
     edges = [(edge.start, edge.end) for edge in flow.edges]
-    layout = compute_layout(
-        list(boxes), edges, lambda key: (boxes[key].height if right else boxes[key].width) + 30
-    )
+    widths = {key: (box.height if right else box.width) + 30 for key, box in boxes.items()}
+    layout = compute_layout(list(boxes), edges, widths.__getitem__)
     points = _compute_centres(layout, boxes, flow, right=right)
     sized = [(boxes.get(name, NodeBox()), x, y) for name, (x, y) in points.items()]
     left = min(x - box.width / 2 for box, x, _ in sized) - _PADDING
@@ -622,16 +621,9 @@ def _draw_edge_label(axes: Axes, line: Sequence[Point], label: str) -> None:
         return
     (ax, ay), (bx, by) = line[0], line[1]
     share = 0.45 if len(line) == 2 else 0.6
-    axes.text(
-        ax + (bx - ax) * share,
-        ay + (by - ay) * share,
-        shorten_text(label, _EDGE_TEXT_SIZE, 170),
-        size=_EDGE_TEXT_SIZE,
-        color=SOFT_COLOUR,
-        ha="center",
-        va="center",
-        bbox={"facecolor": PAPER_COLOUR, "edgecolor": "none", "pad": 2},
-    )
+    shown, x, y = shorten_text(label, _EDGE_TEXT_SIZE, 170), ax + (bx - ax) * share, ay + (by - ay) * share
+    style = {"size": _EDGE_TEXT_SIZE, "color": SOFT_COLOUR, "ha": "center", "va": "center"}
+    axes.text(x, y, shown, bbox={"facecolor": PAPER_COLOUR, "edgecolor": "none", "pad": 2}, **style)
 
 
 def _draw_box(axes: Axes, box: NodeBox, middle: Point, weight: str = "normal") -> None:

@@ -173,9 +173,8 @@ def read_note(base: KnowledgeBase, path: str, section: str, start: int, end: int
         raise ToolRefused(f"{note.path} has {len(lines)} lines.", hint="Give a smaller start_line.")
     shown, end = _fit_lines(lines, start, max(start, min(last, end, start + MAX_READ_LINES - 1)))
     graph = base.library.graph
-    head = describe_note(
-        note, outgoing=graph.outgoing.get(note.path, ()), incoming=graph.incoming.get(note.path, ())
-    )
+    outgoing, incoming = graph.outgoing.get(note.path, ()), graph.incoming.get(note.path, ())
+    head = describe_note(note, outgoing=outgoing, incoming=incoming)
     more = f"\n\nIt goes on: start_line={end + 1}." if end < last else ""
     return f"{head}\nLines {start}-{end} of {len(lines)}:\n\n{shown}{more}"
 
@@ -185,10 +184,8 @@ def read_about(base: KnowledgeBase, path: str, subject: str) -> str:
     note = base.find_note(path)
     hits = base.search(subject, MAX_ABOUT_PASSAGES, paths=[note.path]).hits
     if not hits:
-        whole = read_note(base, path, "", 1, MAX_READ_LINES)
-        return (
-            f"It says nothing about {subject[:200]!r} that could be found. This is what it says:\n\n{whole}"
-        )
+        head = f"It says nothing about {subject[:200]!r} that could be found. This is what it says:"
+        return "\n\n".join((head, read_note(base, path, "", 1, MAX_READ_LINES)))
     shown = [
         f"{format_location(hit.passage)} · {hit.passage.heading}\n{hit.passage.text}"
         for hit in sorted(hits, key=lambda hit: (hit.passage.page, hit.passage.first_line))

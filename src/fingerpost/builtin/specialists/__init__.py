@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final, cast
 
+from mcp_types import ResourceLink
+
 from fingerpost.builtin.assets.builder import AssetKind, AssetRequest, produce_asset
 from fingerpost.builtin.specialists.agents import (
     DEFINITIONS,
@@ -19,7 +21,6 @@ from fingerpost.builtin.toolkit import (
     BuiltinHost,
     BuiltinServer,
     BuiltinTool,
-    ResultLink,
     ToolCaller,
     ToolRefused,
     ToolReply,
@@ -74,11 +75,11 @@ def build_asset_rules(settings: SpecialistsSettings) -> tuple[OwnRule, ...]:
     """Return the rules: local assets are allowed; those of other services may cost and need approval."""
     tool = f"{SERVER}/{ASSET_TOOL}"
     costs = (("image", settings.images), ("speech", settings.speech))
-    costly = {kind: f"the {kind} is made by another service, which may cost" for kind, at in costs if at}
-    asked = (
-        OwnRule(verdict="ask", tool=tool, arguments={"kind": kind}, reason=why)
-        for kind, why in costly.items()
-    )
+    asked: list[OwnRule] = []
+    for kind, service in costs:
+        if service is not None:
+            why = f"the {kind} is made by another service, which may cost"
+            asked.append(OwnRule(verdict="ask", tool=tool, arguments={"kind": kind}, reason=why))
     return (*asked, OwnRule(verdict="allow", tool=tool, reason="what is made here is only kept"))
 
 
@@ -122,7 +123,12 @@ def _get_integer(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _build_link(kept: KeptAsset) -> ResultLink:
-    return ResultLink(
-        uri=kept.uri, name=kept.name, media_type=kept.media_type, description=kept.about, size=kept.size
+def _build_link(kept: KeptAsset) -> ResourceLink:
+    return ResourceLink(
+        type="resource_link",
+        uri=kept.uri,
+        name=kept.name,
+        mime_type=kept.media_type,
+        description=kept.about or None,
+        size=kept.size,
     )

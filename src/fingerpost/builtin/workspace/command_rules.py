@@ -145,9 +145,10 @@ def _build_program(fields: dict[str, Any], option_groups: Mapping[str, str]) -> 
     return KnownProgram(options=options, listing=listing, subcommands=subcommands, **fields)
 
 
-_DATA: Final = read_data_table(__package__ or "", "programs.toml")
+PROGRAM_DATA: Final = read_data_table(__package__ or "", "programs.toml")
 PROGRAMS: Final = {
-    name: _build_program(fields, _DATA["option_groups"]) for name, fields in _DATA["programs"].items()
+    name: _build_program(fields, PROGRAM_DATA["option_groups"])
+    for name, fields in PROGRAM_DATA["programs"].items()
 }
 
 
@@ -387,9 +388,9 @@ def describe_rules(
 
 CommandWords = Sequence[str]
 
-_ELEVATED: Final = {name: parse_word_set(words) for name, words in _DATA["elevated"].items()}
+_ELEVATED: Final = {name: parse_word_set(words) for name, words in PROGRAM_DATA["elevated"].items()}
 _CHANGING_SUBCOMMANDS: Final = {
-    name: parse_word_set(words) for name, words in _DATA["changing_subcommands"].items()
+    name: parse_word_set(words) for name, words in PROGRAM_DATA["changing_subcommands"].items()
 }
 _INTERPRETER: Final = re.compile(r"(?:python|perl|ruby|node|nodejs|deno|bun|php|lua|osascript)[\d.]*")
 _INLINE_OPTIONS: Final = parse_word_set("-c -e -E -p -r -n --eval --print eval")

@@ -18,7 +18,7 @@ from stat import S_ISLNK, S_ISREG, filemode
 from typing import Final
 
 from fingerpost.builtin.toolkit import ToolRefused, detect_encoding
-from fingerpost.builtin.workspace.context import RunMode, WorkspaceContext
+from fingerpost.builtin.workspace.context import RunMode, ToolArguments, WorkspaceContext
 from fingerpost.builtin.workspace.paths import (
     EXISTS_TYPE,
     PathEntry,
@@ -108,9 +108,9 @@ def read_for_edit(entry: PathEntry, limit: int) -> tuple[FileContent, FileText]:
     return content, text
 
 
-def read_file(workspace: WorkspaceContext, path: str) -> str:
+def read_file(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Return a file as text, up to the limit and the end of a line."""
-    with workspace.root_folder.open_entry(path) as entry:
+    with workspace.root_folder.open_entry(args.get_text("path")) as entry:
         content = read_bytes(entry, workspace.settings.read_bytes)
         text = decode_text(content.data, whole=content.whole)
         if text is None:
@@ -134,12 +134,13 @@ def _format_footnote(text: FileText, more: str) -> str:
     return f"\n[{'; '.join(notes)}]" if notes else ""
 
 
-def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> str:
+def read_range(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Return lines `start` to `end` (from 1, inclusive). A negative start counts from the end."""
+    start, end = args.get_number("start_line", 1), args.get_number("end_line", 0)
     if start == 0 or (start > 0 and end and end < start):
         hint = "Lines count from 1, the end comes last; start_line=-50 is the last 50."
         raise ToolRefused(f"Lines {start} to {end} are no range.", hint=hint)
-    with workspace.root_folder.open_entry(path) as entry:
+    with workspace.root_folder.open_entry(args.get_text("path")) as entry:
         descriptor, found = entry.open_file()
         try:
             begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
@@ -244,8 +245,9 @@ def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace") if read is None else read.text
 
 
-def describe_path(workspace: WorkspaceContext, path: str) -> str:
+def describe_path(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Describe one file or folder."""
+    path = args.get_text("path")
     with workspace.root_folder.open_entry(path, follow=False) as entry:
         found = entry.require_stat()
         if S_ISLNK(found.st_mode):
@@ -408,20 +410,22 @@ MAX_EDITED_FILES: Final = 20  # per multi_replace
 MAX_EDITS: Final = 100
 
 
-def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
+def create_file(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Create a new file. An existing one is not changed."""
-    with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
+    with workspace.write_lock, workspace.root_folder.open_entry(args.get_text("path")) as entry:
         workspace.root_folder.check_creatable(entry)
         if entry.get_stat() is not None:
             message = f"{entry.display_path} exists already."
             hint = "write_file replaces what is in it; replace_string changes a part."
             raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=entry.display_path)
-        return _apply_changes(workspace, [FileChange(entry, _encode_text(content))], run_mode)
+        created = FileChange(entry, _encode_text(args.get_text("content")))
+        return _apply_changes(workspace, [created], run_mode)
 
 
-def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
+def write_file(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Write a file's whole content. An existing file keeps its encoding, BOM, line ends and permissions."""
-    with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
+    content = args.get_text("content")
+    with workspace.write_lock, workspace.root_folder.open_entry(args.get_text("path")) as entry:
         workspace.root_folder.check_writable(entry)
         if entry.get_stat() is None:
             workspace.root_folder.check_creatable(entry)
@@ -439,36 +443,37 @@ def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: R
         return _apply_changes(workspace, [FileChange(entry, after, old)], run_mode)
 
 
-def append_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
+def append_file(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Append content on a new line at the end of a file. The file is created if it does not exist."""
+    content = args.get_text("content")
 
     def change(text: FileText) -> str:
         plain = text.plain
         between = "" if not plain or plain.endswith("\n") else "\n"
         return plain + between + text.normalize_line_ends(content)
 
-    return _change_text(workspace, path, change, run_mode, create=content)
+    return _change_text(workspace, args, change, run_mode, create=content)
 
 
-def replace_string(workspace: WorkspaceContext, path: str, edit: TextEdit, run_mode: RunMode) -> str:
+def replace_string(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Replace a text that occurs exactly once, or all its occurrences."""
-    return _change_text(workspace, path, lambda text: _apply_edits(text, (edit,), path), run_mode)
+    change = partial(_apply_edits, edits=[_build_edit(args.arguments)], display_path=args.get_text("path"))
+    return _change_text(workspace, args, change, run_mode)
 
 
-def insert_text(workspace: WorkspaceContext, path: str, line: int, content: str, run_mode: RunMode) -> str:
+def insert_text(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Insert text before a line."""
 
     def change(text: FileText) -> str:
-        return insert_lines(text.plain, line, text.normalize_line_ends(content), path)
+        added = text.normalize_line_ends(args.get_text("content"))
+        return insert_lines(text.plain, args.get_number("line", 0), added, args.get_text("path"))
 
-    return _change_text(workspace, path, change, run_mode)
+    return _change_text(workspace, args, change, run_mode)
 
 
-def replace_strings(
-    workspace: WorkspaceContext, path: str, edits: Sequence[Mapping[str, object]], run_mode: RunMode
-) -> str:
+def replace_strings(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Apply several replacements in one or more files. All are checked before the first file is written."""
-    by_path = _group_by_path(path, edits)
+    by_path = _group_by_path(args.get_text("path"), args.get_records("edits"))
     with workspace.write_lock, ExitStack() as stack:
         planned: list[FileChange] = []
         for each, wanted in by_path.items():
@@ -481,6 +486,11 @@ def replace_strings(
         return _apply_changes(workspace, planned, run_mode)
 
 
+def _build_edit(fields: Mapping[str, object]) -> TextEdit:
+    old, new = str(fields.get("old_string", "")), str(fields.get("new_string", ""))
+    return TextEdit(old=old, new=new, everywhere=fields.get("all") is True)
+
+
 def _group_by_path(path: str, edits: Sequence[Mapping[str, object]]) -> dict[str, tuple[TextEdit, ...]]:
     if not 0 < len(edits) <= MAX_EDITS:
         hint = "Each has `old_string` and `new_string`, and `path` where they differ."
@@ -491,12 +501,7 @@ def _group_by_path(path: str, edits: Sequence[Mapping[str, object]]) -> dict[str
         if not where:
             message = f"Edit {number} has no `path`, and there is none for all."
             raise ToolRefused(message, hint="Give `path` beside `edits`, or in each of them.")
-        made = TextEdit(
-            old=str(edit.get("old_string", "")),
-            new=str(edit.get("new_string", "")),
-            everywhere=edit.get("all") is True,
-        )
-        found[where] = (*found.get(where, ()), made)
+        found[where] = (*found.get(where, ()), _build_edit(edit))
     if len(found) > MAX_EDITED_FILES:
         message = f"The edits are in {len(found)} files; {MAX_EDITED_FILES} is the most."
         raise ToolRefused(message, hint="Make several calls of it.")
@@ -517,13 +522,13 @@ def _apply_edits(text: FileText, edits: Sequence[TextEdit], display_path: str) -
 
 def _change_text(
     workspace: WorkspaceContext,
-    path: str,
+    args: ToolArguments,
     change: Callable[[FileText], str],
     run_mode: RunMode,
     *,
     create: str | None = None,
 ) -> str:
-    with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
+    with workspace.write_lock, workspace.root_folder.open_entry(args.get_text("path")) as entry:
         if create is not None and entry.get_stat() is None:
             workspace.root_folder.check_creatable(entry)
             planned = FileChange(entry, _encode_text(create))

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from fingerpost.builtin.toolkit import ToolRefused
-from fingerpost.builtin.workspace.context import RunMode, WorkspaceContext
+from fingerpost.builtin.workspace.context import RunMode, ToolArguments, WorkspaceContext
 from fingerpost.builtin.workspace.file_content import format_report, move_entry, read_bytes, write_atomically
 from fingerpost.builtin.workspace.folder_walk import (
     ANY_FOLDER_PATTERN,
@@ -69,13 +69,12 @@ def _load_parent_rules(workspace: WorkspaceContext, entry: PathEntry) -> IgnoreR
     return found
 
 
-def list_folder(
-    workspace: WorkspaceContext, path: str, *, max_depth: int, include_ignored: bool, limit: int
-) -> str:
-    """List the entries of a folder: folders with a slash, files with their size, down to `max_depth`."""
-    walk = workspace.build_walk(include_ignored=include_ignored, max_depth=max_depth)
+def list_folder(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
+    """List the entries of a folder: folders with a slash, files with their size, down to `depth`."""
+    include_ignored, limit = args.get_flag("include_ignored"), args.get_number("limit", 500)
+    walk = workspace.build_walk(include_ignored=include_ignored, max_depth=args.get_number("depth", 1))
     lines: list[str] = []
-    with walk_folder(workspace, path, walk) as (folder_entry, found):
+    with walk_folder(workspace, args.get_text("path", "."), walk) as (folder_entry, found):
         start = len(folder_entry.names)
         lines.extend(_format_entry(entry, start) for entry in islice(found, limit + 1))
         shown = folder_entry.display_path
@@ -98,14 +97,13 @@ def _format_entry(entry: WalkedEntry, start: int) -> str:
     return f"{name} -> {target}"
 
 
-def find_files(
-    workspace: WorkspaceContext, pattern: str, path: str, *, include_ignored: bool, limit: int
-) -> str:
+def find_files(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """List files and folders whose path matches a pattern (`*.md`, `src/**/test_*.py`), in order."""
+    pattern, limit = args.get_text("pattern"), args.get_number("limit", 200)
     fits = compile_path_pattern(pattern)
-    walk = workspace.build_walk(include_ignored=include_ignored)
+    walk = workspace.build_walk(include_ignored=args.get_flag("include_ignored"))
     found: list[str] = []
-    with walk_folder(workspace, path, walk) as (folder_entry, below):
+    with walk_folder(workspace, args.get_text("path", "."), walk) as (folder_entry, below):
         start = len("/".join(folder_entry.names)) + 1 if folder_entry.names else 0
         for entry in below:
             if fits.fullmatch(entry.path[start:]):
@@ -155,12 +153,12 @@ MAX_COPIED: Final = 2000  # files of one folder
 MAX_PATHS_SHOWN: Final = 50
 
 
-def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
+def rename_file(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Rename a file or folder, possibly into another folder."""
     with (
         workspace.write_lock,
-        workspace.root_folder.open_entry(path, follow=False) as source,
-        workspace.root_folder.open_entry(new_path, follow=False) as target,
+        workspace.root_folder.open_entry(args.get_text("path"), follow=False) as source,
+        workspace.root_folder.open_entry(args.get_text("new_path"), follow=False) as target,
     ):
         found = source.require_stat()
         _check_outside_folder(source, target, found)
@@ -175,12 +173,12 @@ def rename_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode:
         return format_report(run_mode, f"{verb} {source.display_path} to {target.display_path}.")
 
 
-def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: RunMode) -> str:
+def copy_file(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Copy a file, or a folder with its content."""
     with (
         workspace.write_lock,
-        workspace.root_folder.open_entry(path) as source,
-        workspace.root_folder.open_entry(new_path, follow=False) as target,
+        workspace.root_folder.open_entry(args.get_text("path")) as source,
+        workspace.root_folder.open_entry(args.get_text("new_path"), follow=False) as target,
     ):
         found = source.require_stat()
         _check_outside_folder(source, target, found)
@@ -198,14 +196,15 @@ def copy_file(workspace: WorkspaceContext, path: str, new_path: str, run_mode: R
         return format_report(run_mode, text)
 
 
-def delete_path(workspace: WorkspaceContext, path: str, run_mode: RunMode, *, recursive: bool) -> str:
+def delete_path(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Delete a file or an empty folder, or with `recursive` a folder with its content."""
+    path = args.get_text("path")
     with workspace.write_lock, workspace.root_folder.open_entry(path, follow=False) as entry:
         found = entry.require_stat()
         _check_outside_folder(entry, entry, found)
         workspace.root_folder.check_writable(entry)
         if stat.S_ISDIR(found.st_mode):
-            return _delete_folder(workspace, entry, run_mode, recursive=recursive)
+            return _delete_folder(workspace, entry, run_mode, recursive=args.get_flag("recursive"))
         lost = _describe_lost(entry, found)
         if not run_mode.is_dry_run:
             with translate_os_errors(entry.display_path):

@@ -18,6 +18,7 @@ from typing import Final
 from unicodedata import normalize
 
 from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.data_files import read_data_table
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 
@@ -27,39 +28,10 @@ EXISTS_TYPE: Final = "FileExists"
 NOT_A_FILE_TYPE: Final = "NotAFile"
 NOT_A_FOLDER_TYPE: Final = "NotAFolder"
 NOT_EMPTY_TYPE: Final = "FolderNotEmpty"
-_ERRORS: Final[dict[int | None, tuple[str, str, str]]] = {  # the type, what is the matter, and a hint
-    errno.ENOENT: (
-        NOT_FOUND_TYPE, "is not there (any more)", "list_dir and find_files show what there is."
-    ),
-    errno.EEXIST: (EXISTS_TYPE, "exists already", "Choose another name, or delete it first."),
-    errno.ENOTDIR: (
-        NOT_A_FOLDER_TYPE,
-        "is not a folder, or changed while it was used",
-        "Try again, or look with list_dir.",
-    ),
-    errno.EISDIR: (NOT_A_FILE_TYPE, "is a folder", "list_dir shows what is in it."),
-    errno.ELOOP: ("", "became a link while it was used", "Try again."),
-    errno.ENOTEMPTY: (
-        NOT_EMPTY_TYPE, "is a folder that is not empty", "Say `recursive: true` to delete all that is in it."
-    ),
-    errno.ENOSPC: (
-        "DiskFull", "could not be written: the disk is full", "Make room and try again; nothing was changed."
-    ),
-    errno.EROFS: (
-        "ReadOnlyDisk", "could not be written: the disk can only be read", "Choose another working directory."
-    ),
-    errno.ENAMETOOLONG: ("", "has too long a name", "Choose a shorter one."),
-    errno.EINVAL: ("", "cannot be moved into itself", "Choose another target."),
-    errno.EXDEV: ("", "lies on another disk than the target", "Copy it, then delete the original."),
-    **dict.fromkeys(
-        (errno.EACCES, errno.EPERM),
-        (
-            "PermissionDenied",
-            "may not be used: the system refuses it",
-            "Change its permissions, or choose another.",
-        ),
-    ),
-}  # fmt: skip
+_ERRORS: Final[dict[int | None, list[str]]] = {
+    getattr(errno, name): text for name, text in read_data_table(__package__ or "", "errors.toml").items()
+}
+_ERRORS[errno.EPERM] = _ERRORS[errno.EACCES]
 
 
 @contextmanager
@@ -517,9 +489,7 @@ def _is_protected(names: tuple[str, ...], pattern: str) -> bool:
     wanted = tuple(_fold_name(part) for part in pattern.split("/") if part)
     if not pattern.startswith("/") and len(wanted) == 1:
         return any(fnmatchcase(name, wanted[0]) for name in folded)
-    return len(folded) >= len(wanted) and all(
-        fnmatchcase(name, part) for name, part in zip(folded, wanted, strict=False)
-    )
+    return len(folded) >= len(wanted) and all(map(fnmatchcase, folded, wanted))
 
 
 def _fold_name(name: str) -> str:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,7 @@ from anyio.abc import ByteReceiveStream, Process, TaskStatus
 
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.command_rules import (
+    PROGRAM_DATA,
     PROGRAMS,
     build_program_not_found_error,
     find_program,
@@ -66,40 +67,13 @@ def _send_signal(group: int, number: signal.Signals) -> None:
 
 PreparedCommand = tuple[tuple[str, ...], Mapping[str, str]]  # the words, and additional environment variables
 
-# All settings that name a program which a reading subcommand could start.
-_GIT_SETTINGS: Final = (
-    "safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat",
-    "core.editor=false", "core.askPass=false", "core.sshCommand=false", "core.gitProxy=", "diff.external=",
-    "diff.trustExitCode=false", "credential.helper=", "gpg.program=false", "gpg.openpgp.program=false",
-    "gpg.x509.program=false", "gpg.ssh.program=false", "log.showSignature=false", "submodule.recurse=false",
-    "status.submoduleSummary=false", "protocol.allow=never", "maintenance.auto=false", "gc.auto=0",
-)  # fmt: skip
 # Settings whose names depend on the repository. `.gitattributes`, which a model may write, selects them.
 _GIT_NAMED_SETTING_PATTERN: Final = re.compile(
     r"(?P<filter>filter\..+\.(clean|smudge|process))|(?P<required>filter\..+\.required)"
     r"|(?P<other>diff\..+\.(command|textconv)|credential\..+\.helper|remote\..+\.(vcs|uploadpack|proxy))",
     re.IGNORECASE | re.DOTALL,
 )
-_GIT_VARIABLES: Final[Mapping[str, str]] = {
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_PAGER": "cat",
-    "GIT_EDITOR": "false",
-    "GIT_ASKPASS": "false",
-    "GIT_SSH_COMMAND": "false",
-    "GIT_ALLOW_PROTOCOL": "none",  # missing objects are not fetched
-    "GIT_NO_LAZY_FETCH": "1",
-}
-_NO_PROGRAM_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
-_GIT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "status": ("--ignore-submodules=dirty",),
-    "log": _NO_PROGRAM_OPTIONS,
-    "show": _NO_PROGRAM_OPTIONS,
-    "diff": _NO_PROGRAM_OPTIONS,
-    "diff-tree": _NO_PROGRAM_OPTIONS,
-    "blame": ("--no-textconv",),
-    "grep": ("--no-textconv",),
-}
+_GIT: Final[Mapping[str, Any]] = PROGRAM_DATA["git"]
 _LIST_TIMEOUT_S: Final = 20.0
 
 
@@ -114,15 +88,15 @@ def prepare_command(words: Sequence[str], root: Path, folder: Path) -> PreparedC
 
 def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
     _refuse_bare_repository(folder)
-    settings = [*_GIT_SETTINGS]
+    settings: list[str] = [*_GIT["settings"]]
     for name in _list_git_settings(folder):
         found = _GIT_NAMED_SETTING_PATTERN.fullmatch(name)
         if found is not None:
             settings.append(f"{name}={'false' if found['required'] else ''}")
     options = [part for setting in settings for part in ("-c", setting)]
     subcommand, *rest = words[1:]
-    added = _GIT_OPTIONS.get(subcommand, ())
-    return ("git", "--no-pager", *options, subcommand, *added, *rest), _GIT_VARIABLES
+    added: Sequence[str] = _GIT["options"].get(subcommand, ())
+    return ("git", "--no-pager", *options, subcommand, *added, *rest), _GIT["variables"]
 
 
 def _list_git_settings(folder: Path) -> list[str]:
@@ -134,7 +108,7 @@ def _list_git_settings(folder: Path) -> list[str]:
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**environment, **_GIT_VARIABLES},
+            env={**environment, **_GIT["variables"]},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_LIST_TIMEOUT_S,

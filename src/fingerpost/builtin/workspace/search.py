@@ -17,7 +17,7 @@ from typing import IO, Final, Protocol, Self, cast
 
 from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
 from fingerpost.builtin.toolkit import ToolRefused
-from fingerpost.builtin.workspace.context import WorkspaceContext
+from fingerpost.builtin.workspace.context import RunMode, ToolArguments, WorkspaceContext
 from fingerpost.builtin.workspace.file_content import read_bytes
 from fingerpost.builtin.workspace.file_tree import compile_path_pattern, walk_folder
 from fingerpost.builtin.workspace.folder_walk import FolderWalk, WalkedEntry
@@ -169,13 +169,22 @@ class TextQuery:
     """What to search for, and where."""
 
     query: str
-    path: str = "."
-    glob: str = ""
-    regex: bool = False
-    match_case: bool = False
-    context_lines: int = 0  # lines shown before and after
-    limit: int = 100
-    include_ignored: bool = False
+    path: str
+    glob: str
+    match_case: bool
+    context_lines: int  # lines shown before and after
+    limit: int
+
+    @classmethod
+    def from_arguments(cls, args: ToolArguments) -> TextQuery:
+        return cls(
+            query=args.get_text("query"),
+            path=args.get_text("path", "."),
+            glob=args.get_text("pattern"),
+            match_case=args.get_flag("match_case"),
+            context_lines=args.get_number("context_lines", 0),
+            limit=args.get_number("limit", 100),
+        )
 
 
 @dataclass(slots=True)
@@ -199,14 +208,15 @@ class LineFinder(Protocol):
         ...
 
 
-def search_text(workspace: WorkspaceContext, query: TextQuery) -> str:
+def search_text(workspace: WorkspaceContext, args: ToolArguments, run_mode: RunMode) -> str:
     """Return the matching lines as `path:line: text`, ordered by path."""
+    query = TextQuery.from_arguments(args)
     if not query.query or len(query.query) > MAX_QUERY_LENGTH:
         raise ToolRefused(f"The text to look for must have 1 to {MAX_QUERY_LENGTH} characters.")
-    walking = workspace.build_walk(include_ignored=query.include_ignored)
+    walking = workspace.build_walk(include_ignored=args.get_flag("include_ignored"))
     walking.seconds = GREP_TIMEOUT_S
     tally = _SearchCounts()
-    if query.regex:
+    if args.get_flag("regex"):
         with PatternFinder(query.query, match_case=query.match_case, seconds=GREP_TIMEOUT_S) as finder:
             lines = _search_files(workspace, query, finder, walking, tally)
     else:

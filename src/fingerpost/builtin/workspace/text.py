@@ -167,13 +167,9 @@ def render_diff(
         return f"(binary: {_describe_size(before)} before, {_describe_size(after)} after)"
     if len(old) + len(new) > MAX_COMPARED_LINES:
         return f"({len(old)} lines before, {len(new)} after: too long to show the difference)"
-    made = difflib.unified_diff(
-        old,
-        new,
-        "/dev/null" if before is None else f"a/{display_path}",
-        "/dev/null" if after is None else f"b/{display_path}",
-        lineterm="",
-    )
+    old_name = "/dev/null" if before is None else f"a/{display_path}"
+    new_name = "/dev/null" if after is None else f"b/{display_path}"
+    made = difflib.unified_diff(old, new, old_name, new_name, lineterm="")
     lines = [_shorten_line(line) for line in islice(made, limit + 1)]
     if len(lines) > limit:
         lines[limit:] = [f"… (the first {limit} lines of the difference)"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -39,9 +39,8 @@ from fingerpost.builtin.workspace.file_tree import (
 )
 from fingerpost.builtin.workspace.paths import OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_TYPE, format_name
 from fingerpost.builtin.workspace.sandbox import describe_sandbox
-from fingerpost.builtin.workspace.search import MeaningIndex, TextQuery, search_text
+from fingerpost.builtin.workspace.search import MeaningIndex, search_text
 from fingerpost.builtin.workspace.terminal import Terminal, find_test_command
-from fingerpost.builtin.workspace.text import TextEdit
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, JsonObject
 
@@ -64,6 +63,7 @@ class FileContext:
 
 
 FileAction = Callable[[FileContext, ToolArguments, RunMode], str]
+WorkspaceAction = Callable[[WorkspaceContext, ToolArguments, RunMode], str]
 
 
 @frozen(kw_only=False)
@@ -72,142 +72,44 @@ class FileOperation:
 
     effect: Effect
     action: FileAction
-    needs: tuple[str, ...]
-    takes: tuple[str, ...] = ()
+    needs: Sequence[str]
+    takes: Sequence[str] = ()
 
 
-def _search_text(context: FileContext, args: ToolArguments, run_mode: RunMode) -> str:
-    wanted = TextQuery(
-        query=args.get_text("query"),
-        path=args.get_text("path", "."),
-        glob=args.get_text("pattern"),
-        regex=args.get_flag("regex"),
-        match_case=args.get_flag("match_case"),
-        context_lines=args.get_number("context_lines", 0),
-        limit=args.get_number("limit", 100),
-        include_ignored=args.get_flag("include_ignored"),
-    )
-    return search_text(context.workspace, wanted)
+def _build_operation(effect: Effect, action: WorkspaceAction, needs: str, takes: str = "") -> FileOperation:
+    """Build an operation that does not use the index. The names of parameters are separated by spaces."""
+
+    def act(context: FileContext, args: ToolArguments, run_mode: RunMode) -> str:
+        return action(context.workspace, args, run_mode)
+
+    return FileOperation(effect, act, needs.split(), takes.split())
 
 
-def _build_edit(args: ToolArguments) -> TextEdit:
-    return TextEdit(
-        old=args.get_text("old_string"), new=args.get_text("new_string"), everywhere=args.get_flag("all")
-    )
-
-
-def _write_content(
-    function: Callable[[WorkspaceContext, str, str, RunMode], str], argument: str = "content"
-) -> FileAction:
-    """Return an action with a path and one more argument: the content, or the new path."""
-    return lambda desk, given, act: function(
-        desk.workspace, given.get_text("path"), given.get_text(argument), act
-    )
+def _search_passages(context: FileContext, args: ToolArguments, run_mode: RunMode) -> str:
+    path, limit = args.get_text("path", "."), args.get_number("limit", 5)
+    return context.meaning_index.search_passages(args.get_text("query"), path, limit)
 
 
 _READ, _WRITE, _DESTROY = Effect.READ, Effect.WRITE, Effect.DESTROY
+_GREP_OPTIONS: Final = "path pattern regex match_case context_lines limit include_ignored"
 
 OPERATIONS: Final[Mapping[str, FileOperation]] = {
-    "read_file": FileOperation(
-        _READ, lambda desk, given, _: read_file(desk.workspace, given.get_text("path")), ("path",)
-    ),
-    "read_range": FileOperation(
-        _READ,
-        lambda desk, given, _: read_range(
-            desk.workspace,
-            given.get_text("path"),
-            given.get_number("start_line", 1),
-            given.get_number("end_line", 0),
-        ),
-        ("path", "start_line"),
-        ("end_line",),
-    ),
-    "create_file": FileOperation(_WRITE, _write_content(create_file), ("path",), ("content", "dry_run")),
-    "write_file": FileOperation(_WRITE, _write_content(write_file), ("path", "content"), ("dry_run",)),
-    "append_file": FileOperation(_WRITE, _write_content(append_file), ("path", "content"), ("dry_run",)),
-    "replace_string": FileOperation(
-        _WRITE,
-        lambda desk, given, act: replace_string(
-            desk.workspace, given.get_text("path"), _build_edit(given), act
-        ),
-        ("path", "old_string", "new_string"),
-        ("all", "dry_run"),
-    ),
-    "multi_replace": FileOperation(
-        _WRITE,
-        lambda desk, given, act: replace_strings(
-            desk.workspace, given.get_text("path"), given.get_records("edits"), act
-        ),
-        ("edits",),
-        ("path", "dry_run"),
-    ),
-    "insert_text": FileOperation(
-        _WRITE,
-        lambda desk, given, act: insert_text(
-            desk.workspace,
-            given.get_text("path"),
-            given.get_number("line", 0),
-            given.get_text("content"),
-            act,
-        ),
-        ("path", "line", "content"),
-        ("dry_run",),
-    ),
-    "rename_file": FileOperation(
-        _WRITE, _write_content(rename_file, "new_path"), ("path", "new_path"), ("dry_run",)
-    ),
-    "copy_file": FileOperation(
-        _WRITE, _write_content(copy_file, "new_path"), ("path", "new_path"), ("dry_run",)
-    ),
-    "delete": FileOperation(
-        _DESTROY,
-        lambda desk, given, act: delete_path(
-            desk.workspace, given.get_text("path"), act, recursive=given.get_flag("recursive")
-        ),
-        ("path",),
-        ("recursive", "dry_run"),
-    ),
-    "list_dir": FileOperation(
-        _READ,
-        lambda desk, given, _: list_folder(
-            desk.workspace,
-            given.get_text("path", "."),
-            max_depth=given.get_number("depth", 1),
-            include_ignored=given.get_flag("include_ignored"),
-            limit=given.get_number("limit", 500),
-        ),
-        (),
-        ("path", "depth", "include_ignored", "limit"),
-    ),
-    "find_files": FileOperation(
-        _READ,
-        lambda desk, given, _: find_files(
-            desk.workspace,
-            given.get_text("pattern"),
-            given.get_text("path", "."),
-            include_ignored=given.get_flag("include_ignored"),
-            limit=given.get_number("limit", 200),
-        ),
-        ("pattern",),
-        ("path", "include_ignored", "limit"),
-    ),
-    "grep_search": FileOperation(
-        _READ,
-        _search_text,
-        ("query",),
-        ("path", "pattern", "regex", "match_case", "context_lines", "limit", "include_ignored"),
-    ),
-    "semantic_search": FileOperation(
-        _READ,
-        lambda desk, given, _: desk.meaning_index.search_passages(
-            given.get_text("query"), given.get_text("path", "."), given.get_number("limit", 5)
-        ),
-        ("query",),
-        ("path", "limit"),
-    ),
-    "file_info": FileOperation(
-        _READ, lambda desk, given, _: describe_path(desk.workspace, given.get_text("path")), ("path",)
-    ),
+    "read_file": _build_operation(_READ, read_file, "path"),
+    "read_range": _build_operation(_READ, read_range, "path start_line", "end_line"),
+    "create_file": _build_operation(_WRITE, create_file, "path", "content dry_run"),
+    "write_file": _build_operation(_WRITE, write_file, "path content", "dry_run"),
+    "append_file": _build_operation(_WRITE, append_file, "path content", "dry_run"),
+    "replace_string": _build_operation(_WRITE, replace_string, "path old_string new_string", "all dry_run"),
+    "multi_replace": _build_operation(_WRITE, replace_strings, "edits", "path dry_run"),
+    "insert_text": _build_operation(_WRITE, insert_text, "path line content", "dry_run"),
+    "rename_file": _build_operation(_WRITE, rename_file, "path new_path", "dry_run"),
+    "copy_file": _build_operation(_WRITE, copy_file, "path new_path", "dry_run"),
+    "delete": _build_operation(_DESTROY, delete_path, "path", "recursive dry_run"),
+    "list_dir": _build_operation(_READ, list_folder, "", "path depth include_ignored limit"),
+    "find_files": _build_operation(_READ, find_files, "pattern", "path include_ignored limit"),
+    "grep_search": _build_operation(_READ, search_text, "query", _GREP_OPTIONS),
+    "semantic_search": FileOperation(_READ, _search_passages, ("query",), ("path", "limit")),
+    "file_info": _build_operation(_READ, describe_path, "path"),
 }
 
 
