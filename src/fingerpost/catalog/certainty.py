@@ -21,12 +21,13 @@ from fingerpost.catalog.effects import (
     find_in_name,
 )
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
-from fingerpost.data_files import read_word_sets
+from fingerpost.data_files import read_patterns, read_word_sets
 from fingerpost.records import Effect, JsonObject
 from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_types, is_list, is_object
 
 _SETS: Final = read_word_sets("fingerpost.catalog", "certainty.txt")
+_PATTERNS: Final = read_patterns("fingerpost.catalog", "doubts.txt")
 
 
 def _join_words(title: str) -> str:
@@ -35,10 +36,7 @@ def _join_words(title: str) -> str:
 
 # After a reading verb these words make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
 _ACTING_OBJECTS: Final = _SETS["acting_objects"]
-_LANGUAGES: Final = prepare_re(
-    r"sql(?![a-z])|graphql|cypher|sparql|mongosh|\b(?:statements?|ddl|dml|mutations?|aggregation pipeline)\b",
-    re.IGNORECASE,
-)
+_LANGUAGES: Final = prepare_re(_PATTERNS["languages"], re.IGNORECASE)
 _VAGUE_NAMES: Final = parse_word_set("query run execute eval evaluate process handle call invoke request")
 
 
@@ -51,16 +49,7 @@ _OPENING_NOUNS: Final = parse_word_set("lookup search searches listing list over
 _LABEL = prepare_re(r"^(?:[A-Z][A-Z ]{2,40}|Legacy tool|Deprecated|Read[- ]only):\s+")  # "FIRST STEP: Get …"
 _LEADING: Final = _SETS["leading"]
 _MAX_LEADING: Final = 8
-_OPENING_PHRASES = prepare_re(
-    r"(?:verif(?:y|ies)|tests?|checks?)\b.*?\b(?:if|whether|that|is|are|exists?)\b|waits? (?:for|until)\b"
-    r"|(?:run|execute|perform)s? (?:an? )?(?:promql|logql|traceql|metricsql|jql|lucene|find|search|metric)\b"
-    r"|(?:run|execute)s? \w+ metric quer(?:y|ies)\b"
-    r"|(?:take|capture)s? (?:an? )?[\w ]*snapshot of [\w ]*page\b"
-    r"|resolves? [^.]*?\b(?:to|into) an? [^.]*?\b(?:ids?|identifiers?|addresse?s?|names?|coordinates)\b"
-    r"|scans? (?:the |all )?(?:documents?|entries|files?|folders?|items|keys|records|rows|tables?)\b"
-    r"|works? out\b|performs? [\w -]{0,40}?\bsearch(?:es)?\b"
-    r"|loads? [^.]*?\b(?:docs|documentation|guides?|guidelines)\b"
-)
+_OPENING_PHRASES = prepare_re(_PATTERNS["opening"])
 _OBJECT_FIRST_VERBS: Final = parse_word_set("get list search find read count describe show")
 _PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 
@@ -86,23 +75,9 @@ _PASSIVE = prepare_re(
     r"(?:then|also|automatically|immediately|permanently|always|afterwards)?\s*"
     rf"({_join_words('passive')}|logged out)\b(?!\s+by\b)"
 )
-_CONDITION = prepare_re(
-    r"\b(?:if|when|whether|that|which|who|where|what|because|since|once|after|before|until|unless|how|while)\b"
-)
-# Words for side effects, anywhere in the text.
-_EFFECT_WORDS = prepare_re(
-    r"\bin[- ]place\b|\bexclusive\b|\bone[- ]time\b|\bon (?:your|their|the \w+'s) behalf\b"
-    r"|\bside[- ]effects?\b|\bas (?:read|seen|done|delivered|in progress)\b|\bbilled\b"
-    r"|\bcosts? (?:credits?|money)\b"
-    r"|\bin?to (?:an? |the |your |new )*(?:buckets?|clipboard|disks?|files?|folders?|queues?)\b"
-    r"|\binto (?:an? |the |your |new )*(?:collections?|databases?|director(?:y|ies)|tables?)\b"
-    r"|\bchecks? (?:\w+ ){1,4}(?:in (?:for|to|at)|out|off)\b"
-    r"|\b(?:new|fresh|another) (?:\w+ ){0,3}(?:api key|code|key|password|session|token)\b"
-    r"|^lists? (?:an?|your|this) (?:new )?\w+ (?:at|for|in|on) "
-)
-_FOR_SALE = prepare_re(
-    r"\bfor sale\b|\bon the (?:market|exchange)\b|\bmarket ?place\b|\bauction\b", re.IGNORECASE
-)
+_CONDITION = prepare_re(_PATTERNS["condition"])
+_EFFECT_WORDS = prepare_re(_PATTERNS["effects"])
+_FOR_SALE = prepare_re(_PATTERNS["for sale"], re.IGNORECASE)
 
 # Hebrew: opening verbs for reading, and acting verbs with the prefixes `and`/`the`/`that`.
 _HEBREW = prepare_re(r"[\u0590-\u05ff]")
@@ -124,10 +99,7 @@ _DESTINATION_PAIRS: Final = frozenset(
     for second in ("path", "file", "dir", "directory", "folder", "filename", "to", "as", "location")
 )
 _FILTER_PREFIXES: Final = _SETS["filter_prefixes"]  # `include_body`
-_QUESTION = prepare_re(
-    r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
-    re.IGNORECASE,
-)
+_QUESTION = prepare_re(_PATTERNS["question"], re.IGNORECASE)
 # Query languages that can only read.
 _READ_LANGUAGES = prepare_re(
     r"\b(?:promql|logql|traceql|metricsql|jql|lucene|xpath|jsonpath)\b", re.IGNORECASE
@@ -207,9 +179,8 @@ def _find_doubt_in_description(name: str, text: str) -> str:
     if (found := _EFFECT_WORDS.search(text)) is not None:
         return f"its description says {found[0].strip()!r}"
     sentences = [sentence for sentence in _SENTENCE.split(text.strip()) if sentence.strip()]
-    if not sentences or not (
-        _starts_with_reading_verb(name, sentences[0]) or _starts_with_read_noun(name, sentences[0])
-    ):
+    first = sentences[0] if sentences else ""
+    if not _starts_with_reading_verb(name, first) and not _starts_with_read_noun(name, first):
         return "its description does not begin with what it reads"
     for number, sentence in enumerate(sentences):
         if (word := _find_acting_word(sentence, first=number == 0)) is not None:

@@ -22,7 +22,7 @@ from fingerpost.events import (
     RouteBegan,
     ToolSelected,
 )
-from fingerpost.frozen import frozen
+from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     EVERYBODY,
     Choice,
@@ -222,16 +222,7 @@ class FeedbackService:
                 comment=comment,
             )
         )
-        self._events.emit(
-            FeedbackGiven(
-                packet_id=packet_id,
-                verdict=kept.verdict,
-                by=kept.by,
-                tool=kept.tool,
-                should_have=kept.should_have,
-                comment=kept.comment,
-            )
-        )
+        self._events.emit(copy_fields(FeedbackGiven, kept))
         await self._store.journal.flush()
         self._on_changed()
         return kept
@@ -280,9 +271,8 @@ class FeedbackService:
             case "outcomes":
                 return await store.choices.clear()
             case "preferences" | "decisions":
-                await store.learned.set_mark(
-                    LearningMark(what=what, person=person or EVERYBODY, at=utc_now())
-                )
+                mark = LearningMark(what=what, person=person or EVERYBODY, at=utc_now())
+                await store.learned.set_mark(mark)
                 return 0
             case "thresholds":
                 await store.learned.set_mark(LearningMark(what=what, person=EVERYBODY, at=utc_now()))
@@ -328,16 +318,14 @@ class FeedbackService:
         if verdict is FeedbackVerdict.GOOD:
             message = "good feedback cannot name another tool that should have been used"
             raise ConfigError(message, hint="Say bad together with the tool it should have used.")
-        view = await self._find_visible(
-            request.packet.header.caller, request.profile, (*request.scopes, *scopes)
-        )
+        caller = request.packet.header.caller
+        view = await self._find_visible(caller, request.profile, (*request.scopes, *scopes))
         card = view.visible.find(should_have)
         if card is None:
             near = ", ".join(view.visible.near(should_have))
             message = f"this request could not have used {should_have[:80]!r}: there is no such tool for it"
-            raise UnknownTool(
-                message, hint=f"Did you mean {near}?" if near else "`fingerpost tools` lists them."
-            )
+            hint = f"Did you mean {near}?" if near else "`fingerpost tools` lists them."
+            raise UnknownTool(message, hint=hint)
         if card.key == judged:
             raise ConfigError(f"{card.key} is the tool that was used", hint="Say good, or name another tool.")
         return card.key

@@ -36,6 +36,7 @@ from fingerpost.events import (
     SubagentEnded,
     ThresholdMoved,
 )
+from fingerpost.frozen import copy_fields
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
     EVERYBODY,
@@ -182,16 +183,7 @@ class ConfidenceThresholds:
             samples=adapted.samples,
         )
         await self._store.learned.set_threshold(moved)
-        self._events.emit(
-            ThresholdMoved(
-                name=THRESHOLD_NAME,
-                before=before,
-                after=adapted.value,
-                base=base,
-                reason=adapted.reason,
-                samples=adapted.samples,
-            )
-        )
+        self._events.emit(copy_fields(ThresholdMoved, moved, before=before, after=moved.value))
 
 
 REFRESH_INTERVAL_S: Final = 30.0
@@ -341,9 +333,7 @@ class RequestRunner:
             return await self.route(answer, replace(options, mode=asked.mode, history=history))
         options = self._profiles.apply_profile(options)
         run = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
-        with self._track_run(run) as tracked:
-            steps = partial(resume_with_reply, question=question, answer=answer)
-            return tracked.finish(await run_to_end(run, steps))
+        return await self._run_to_end(run, partial(resume_with_reply, question=question, answer=answer))
 
     async def _resume_with_answer(
         self, asked: Route, question: Question, answer: str, options: RouteOptions
@@ -368,8 +358,10 @@ class RequestRunner:
             confidence=known.confidence,
             parent=self._find_parent(options),
         )
+        return await self._run_to_end(run, partial(resume_with_answer, question=question, answer=answer))
+
+    async def _run_to_end(self, run: RunState, steps: Callable[[RunState], Awaitable[Route]]) -> Route:
         with self._track_run(run) as tracked:
-            steps = partial(resume_with_answer, question=question, answer=answer)
             return tracked.finish(await run_to_end(run, steps))
 
     async def _apply_approval(self, approval: Approval) -> Pending:

@@ -176,9 +176,8 @@ def _read_aliases(
 ) -> Iterator[GivenValue]:
     for alias in reversed(ALIASES):
         if text := environ.get(alias.name):
-            yield _build_given(
-                alias.path, _translate_alias(alias, text, by_path[alias.path].kind), alias.name
-            )
+            value = _translate_alias(alias, text, by_path[alias.path].kind)
+            yield _build_given(alias.path, value, alias.name)
 
 
 def _translate_alias(alias: VariableAlias, text: str, kind: Any) -> object:

@@ -77,6 +77,9 @@ class Expansion:
     taken: list[TakenVariable] = field(default_factory=list[TakenVariable])
     missing: list[MissingVariable] = field(default_factory=list[MissingVariable])
 
+    def report_missing(self, message: str, fix: str) -> None:
+        self.missing.append(MissingVariable(message=message, fix=fix))
+
 
 def expand(text: str, scope: VariableScope, *, depth: int = 0) -> Expansion:
     """Return `text` with every variable replaced. Missing variables are reported and left unchanged."""
@@ -133,12 +136,8 @@ def _replace_variable(inside: str, scope: VariableScope, result: Expansion, dept
         result.taken += nested.taken
         result.missing += nested.missing
         return nested.text
-    result.missing.append(
-        MissingVariable(
-            message=f"needs the environment variable {name}, which is not set",
-            fix=f"set it (export {name}=…), or write a default: ${{{name}:-…}}",
-        )
-    )
+    message = f"needs the environment variable {name}, which is not set"
+    result.report_missing(message, f"set it (export {name}=…), or write a default: ${{{name}:-…}}")
     return f"${{{inside}}}"
 
 
@@ -162,23 +161,15 @@ def _replace_input(identifier: str, scope: VariableScope, result: Expansion) -> 
     if known.default is not None:
         return known.default
     what = f" ({known.description})" if known.description else ""
-    result.missing.append(
-        MissingVariable(
-            message=f"needs the input {identifier!r}{what}, which only an editor can ask for",
-            fix=f"set the environment variable {variable}=…",
-        )
-    )
+    message = f"needs the input {identifier!r}{what}, which only an editor can ask for"
+    result.report_missing(message, f"set the environment variable {variable}=…")
     return f"${{input:{identifier}}}"
 
 
 def _report_unknown(inside: str, result: Expansion) -> str:
     if scheme := _OTHER_SCHEME.match(inside):
-        result.missing.append(
-            MissingVariable(
-                message=f"uses ${{{inside}}}, which only an editor can fill in",
-                fix=f"write the value itself, or an environment variable instead of {scheme['scheme']}:",
-            )
-        )
+        fix = f"write the value itself, or an environment variable instead of {scheme['scheme']}:"
+        result.report_missing(f"uses ${{{inside}}}, which only an editor can fill in", fix)
     return f"${{{inside}}}"
 
 

@@ -45,8 +45,7 @@ def parse_answer(schema: JsonObject, reply: str) -> dict[str, Json] | None:
     fields = _read_fields(schema)
     if not text or not fields:
         return None
-    named = _parse_object(text, fields) or _parse_lines(text, fields)
-    answer = named if named else _parse_single(text, fields)
+    answer = _parse_object(text, fields) or _parse_lines(text, fields) or _parse_single(text, fields)
     return answer if answer and all(name in answer for name in get_required(schema)) else None
 
 
@@ -69,20 +68,14 @@ def _parse_object(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json
         given = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(given, dict):
-        return None
-    return _convert_values(cast("dict[str, Json]", given), fields)
+    return _convert_values(cast("dict[str, Json]", given), fields) if isinstance(given, dict) else None
 
 
 def _parse_lines(text: str, fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
     """Parse an answer with one `name: value` per line."""
     names = {name.casefold(): name for name in fields}
-    values = {
-        names[found[1].strip().casefold()]: found[2].strip()
-        for found in _NAMED.finditer(text)
-        if found[1].strip().casefold() in names
-    }
-    return _convert_values(values, fields)
+    written = [(found[1].strip().casefold(), found[2].strip()) for found in _NAMED.finditer(text)]
+    return _convert_values({names[name]: value for name, value in written if name in names}, fields)
 
 
 def _convert_values(given: Mapping[str, Json], fields: Mapping[str, JsonObject]) -> dict[str, Json] | None:
@@ -200,14 +193,8 @@ def refuse_if_unanswerable(outcome: Outcome) -> Outcome:
 
 def refuse_question(outcome: Outcome, reason: str = ONE_QUESTION_NOTE) -> Outcome:
     """Return the call as failed because its question was not asked."""
-    return replace(
-        outcome,
-        success=False,
-        content=reason,
-        error=ErrorKind.OPERATION_NOT_SUPPORTED,
-        result=None,
-        detail=reason,
-    )
+    error = ErrorKind.OPERATION_NOT_SUPPORTED
+    return replace(outcome, success=False, content=reason, error=error, result=None, detail=reason)
 
 
 def build_question(outcome: Outcome, selection: Selection, conversation: str | None) -> Question:
