@@ -219,10 +219,8 @@ class ToolNameResolver:
         *_, bare = (written, *list_readings(written))
         wanted = bare[:_MAX_QUERY_LENGTH].casefold()
         pairs = _list_letter_pairs(wanted)
-        likely = heapq.nlargest(
-            _MAX_SHORTLISTED, ((_compute_overlap(pairs, card), card.key) for card in self._cards)
-        )
-        keys = [key for score, key in likely if score > 0]
+        scored = ((_compute_overlap(pairs, card), card.key) for card in self._cards)
+        keys = [key for score, key in heapq.nlargest(_MAX_SHORTLISTED, scored) if score > 0]
         ranked = sorted(keys, key=lambda key: (-_compute_similarity(wanted, self._keys[key]), key))
         return tuple(ranked[:n])
 
@@ -300,10 +298,5 @@ def _list_letter_pairs(text: str) -> set[str]:
 
 def _compute_overlap(wanted: set[str], card: ToolCard) -> float:
     """Return the share of common letter pairs, a cheap filter before the full comparison."""
-    return max(
-        2 * len(wanted & pairs) / (len(wanted) + len(pairs))
-        for pairs in (
-            _list_letter_pairs(card.name.casefold()[:_MAX_QUERY_LENGTH]),
-            _list_letter_pairs(card.key.casefold()[:_MAX_QUERY_LENGTH]),
-        )
-    )
+    forms = (_list_letter_pairs(name.casefold()[:_MAX_QUERY_LENGTH]) for name in (card.name, card.key))
+    return max(2 * len(wanted & pairs) / (len(wanted) + len(pairs)) for pairs in forms)

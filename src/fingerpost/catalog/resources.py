@@ -246,10 +246,8 @@ def _build_patterns(
 
 def _collect_prompts(offered: Sequence[tuple[ServerResources, bool]]) -> dict[str, CatalogResource]:
     found: dict[str, CatalogResource] = {}
-    for prefixed in (True, False):  # a prefixed name never changes
-        for offer, prefix in offered:
-            if prefix is prefixed:
-                _add_prompts(offer, found, prefix=prefix)
+    for offer, prefix in sorted(offered, key=lambda entry: not entry[1]):  # a prefixed name never changes
+        _add_prompts(offer, found, prefix=prefix)
     order = {offer.server: position for position, (offer, _) in enumerate(offered)}
     return dict(sorted(found.items(), key=lambda entry: order[entry[1].server]))
 
@@ -270,7 +268,8 @@ def _merge_capabilities(declared: Sequence[JsonObject]) -> JsonObject:
     """Return the union of the servers' capabilities. Lists can always change, because servers come and go."""
     merged: dict[str, Json] = {}
     if any("resources" in each for each in declared):
-        subscribe = any(_declares(each, "resources", "subscribe") for each in declared)
+        inner = (each.get("resources") for each in declared)
+        subscribe = any(isinstance(one, Mapping) and one.get("subscribe") is True for one in inner)
         merged["resources"] = {"listChanged": True, **({"subscribe": True} if subscribe else {})}
     if any("prompts" in each for each in declared):
         merged["prompts"] = {"listChanged": True}
@@ -278,8 +277,3 @@ def _merge_capabilities(declared: Sequence[JsonObject]) -> JsonObject:
         if any(plain in each for each in declared):
             merged[plain] = {}
     return merged
-
-
-def _declares(declared: JsonObject, part: str, what: str) -> bool:
-    inner = declared.get(part)
-    return isinstance(inner, Mapping) and inner.get(what) is True

@@ -44,17 +44,13 @@ class CatalogDiff:
 
 def compute_diff(before: Mapping[str, ToolCard], after: Mapping[str, ToolCard]) -> CatalogDiff:
     """Return the differences between two states."""
+    both = after.keys() & before.keys()
+    changed = (key for key in both if before[key] is not after[key] and before[key] != after[key])
     return CatalogDiff(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
-        changed=tuple(
-            sorted(key for key in after.keys() & before.keys() if _has_changed(before[key], after[key]))
-        ),
+        changed=tuple(sorted(changed)),
     )
-
-
-def _has_changed(before: ToolCard, after: ToolCard) -> bool:
-    return before is not after and before != after
 
 
 @frozen
@@ -135,7 +131,9 @@ _FallbackGroup = tuple[str, frozenset[str]]
 def link_cards(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
     """Return the cards with fallbacks and conflicts resolved to existing tools."""
     groups = _group_cards(cards)
-    resolver = ToolNameResolver(cards if any(_has_references(card) for card in cards) else ())
+    known = (card.intelligence for card in cards)
+    has_references = any(one.hierarchy.value or one.conflicts.value for one in known)
+    resolver = ToolNameResolver(cards if has_references else ())
     return tuple(_link_card(card, groups, resolver) for card in cards)
 
 
@@ -145,11 +143,6 @@ def may_have_more_fallbacks(card: ToolCard) -> bool:
     if hierarchy.source is Source.WRITTEN:
         return _MISSING_NOTE in hierarchy.reason
     return _get_group(card) is not None
-
-
-def _has_references(card: ToolCard) -> bool:
-    known = card.intelligence
-    return bool(known.hierarchy.value or known.conflicts.value)
 
 
 def _link_card(
@@ -213,19 +206,17 @@ def _get_group(card: ToolCard) -> _FallbackGroup | None:
         return None
     # The brand is not a purpose: `tavily-search` of server `tavily` is a search.
     brand = set(split_words(card.server)) - _PURPOSE_WORDS
-    purpose = (
-        frozenset(to_singular(word) for word in split_words(card.name) if word not in brand) - _FILLER_WORDS
-    )
+    named = frozenset(to_singular(word) for word in split_words(card.name) if word not in brand)
+    purpose = named - _FILLER_WORDS
     return (category, purpose) if purpose else None
 
 
 def _has_own_category(card: ToolCard) -> bool:
     """Return whether the category comes from the tool or a person, not only from the server's name."""
     category = card.intelligence.category
-    return (
-        category.source is not Source.INFERRED
-        or classify("", card.name, card.description)[0] == category.value
-    )
+    if category.source is not Source.INFERRED:
+        return True
+    return classify("", card.name, card.description)[0] == category.value
 
 
 def _infer_fallbacks(

@@ -127,9 +127,8 @@ def evaluate_feedback(
     now: datetime,
 ) -> FeedbackReport:
     """Route every request with and without the feedback on the other requests. Blocks; no tool is called."""
-    on = settings.model_copy(
-        update={"flags": settings.flags.model_copy(update={"learn_from_feedback": True})}
-    )
+    flags = settings.flags.model_copy(update={"learn_from_feedback": True})
+    on = settings.model_copy(update={"flags": flags})
     on = build_eval_settings(on, queries, top=_RANKING_LENGTH, scope="catalog")
     history_scorer, corrections = HistoryScorer(), Corrections()
     half_life = timedelta(days=settings.learning.half_life_days)
@@ -162,9 +161,8 @@ def evaluate_feedback(
         first_before = _count_first_right(_predict_all(narrower, corrected), corrected)
         learn(frozenset(), use_feedback=True)
         first_after = _count_first_right(_predict_all(narrower, corrected), corrected)
-    compared = (
-        compare_runs(compute_measures(queries, before), compute_measures(queries, after)) if queries else []
-    )
+    measures = [compute_measures(queries, found) for found in (before, after)]
+    compared = compare_runs(*measures) if queries else []
     return FeedbackReport(
         requests=len(queries),
         feedback=len(record.feedback),
@@ -197,19 +195,12 @@ def _find_corrected_queries(
     queries: Sequence[QueryRecord], feedback: Sequence[Feedback]
 ) -> list[QueryRecord]:
     """Return the corrected requests with the tool of the latest correction."""
-    corrections = [
-        one for one in feedback if one.verdict is FeedbackVerdict.BAD and one.should_have is not None
-    ]
-    named = {normalize_request(one.request): one.should_have for one in reversed(corrections)}
-    return [
-        replace(query, relevant=(tool,))
-        for query in queries
-        if (tool := named.get(normalize_request(query.query))) is not None
-    ]
+    bad = [one for one in reversed(feedback) if one.verdict is FeedbackVerdict.BAD]
+    named = {normalize_request(one.request): one.should_have for one in bad if one.should_have is not None}
+    right = [(query, named.get(normalize_request(query.query))) for query in queries]
+    return [replace(query, relevant=(tool,)) for query, tool in right if tool is not None]
 
 
 def _count_first_right(found: Mapping[str, Prediction], queries: Sequence[QueryRecord]) -> int:
-    return sum(
-        bool(found[query.id].ranking) and found[query.id].ranking[0].tool in query.relevant
-        for query in queries
-    )
+    firsts = ((query, found[query.id].ranking[:1]) for query in queries)
+    return sum(entry.tool in query.relevant for query, first in firsts for entry in first)

@@ -308,14 +308,11 @@ class ShadowReport:
 
 def compare_offers(requests: Iterable[str], before: NarrowFunction, after: NarrowFunction) -> ShadowReport:
     """Compare the tools that both configurations offer for each request."""
-    return ShadowReport(
-        contrasts=tuple(
-            OfferContrast(
-                request=text, before=_get_offered_keys(before, text), after=_get_offered_keys(after, text)
-            )
-            for text in requests
-        )
-    )
+    contrasts: list[OfferContrast] = []
+    for text in requests:
+        old, new = _get_offered_keys(before, text), _get_offered_keys(after, text)
+        contrasts.append(OfferContrast(request=text, before=old, after=new))
+    return ShadowReport(contrasts=tuple(contrasts))
 
 
 def _get_offered_keys(narrow: NarrowFunction, text: str) -> tuple[str, ...]:
@@ -366,13 +363,10 @@ def tune_meaning_weight(
         message = f"{len(labelled)} queries with labels are too few to tune on"
         raise ConfigError(message, hint=f"It takes at least {_TUNING_FOLDS}; some hundreds are better.")
     shares: tuple[float | None, ...] = (None, *TUNED_WEIGHTS)
-    changed = {
-        share: settings.model_copy(
-            update={"narrow": settings.narrow.model_copy(update={"meaning_weight": share})}
-        )
-        for share in shares
-        if share is not None
+    weighted = {
+        share: settings.narrow.model_copy(update={"meaning_weight": share}) for share in TUNED_WEIGHTS
     }
+    changed = {share: settings.model_copy(update={"narrow": narrow}) for share, narrow in weighted.items()}
     runs: dict[float | None, dict[str, Prediction]] = {share: {} for share in shares}
     for query in labelled:  # one query after the other: its vector is computed once
         for share in shares:

@@ -54,11 +54,8 @@ class LazyConnector:
         Servers that are connecting already are not waited for: a gateway answers with the connected ones.
         """
         async with self._connecting:
-            names = [
-                status.name
-                for status in self._servers.statuses
-                if status.state is ServerState.IDLE and server in (None, status.name)
-            ]
+            idle = [one.name for one in self._servers.statuses if one.state is ServerState.IDLE]
+            names = [name for name in idle if server in (None, name)]
             if names:
                 self._servers.start(*names)
                 await self._servers.wait_until_settled(timeout=self._request_timeout)

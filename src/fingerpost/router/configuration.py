@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
@@ -196,9 +196,9 @@ class Configuration:
         assert loaded.places is not None and self._first is not None
         self._places = loaded.places
         problems = [_format_problem(one) for one in loaded.warnings]
-        problems += (
+        problems += [
             f"{name} is the name of a built-in server; yours is used after a restart" for name in own
-        )
+        ]
         added, removed, changed = compare_servers(before.specs, loaded.specs)
         for name in removed:
             await self._attempt(problems, partial(self._router.remove_server, name))
@@ -207,11 +207,8 @@ class Configuration:
                 await self._attempt(problems, partial(self._router.replace_server, spec))
             elif spec.name in added:
                 await self._attempt(problems, partial(self._router.add_server, spec))
-        sections = tuple(
-            name
-            for name in APPLIED_SECTIONS
-            if getattr(before.settings, name) != getattr(loaded.settings, name)
-        )
+        old, new = before.settings, loaded.settings
+        sections = tuple(name for name in APPLIED_SECTIONS if getattr(old, name) != getattr(new, name))
         await self._router.apply_settings(before, loaded, sections)
         self.loaded = loaded
         self._report(
@@ -266,16 +263,10 @@ def compare_servers(
     before: Sequence[ServerSpec], after: Sequence[ServerSpec]
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the names of added, removed and changed servers. Where an entry is written does not count."""
-    old, new = (_index_specs(specs) for specs in (before, after))
-    return (
-        tuple(name for name in new if name not in old),
-        tuple(name for name in old if name not in new),
-        tuple(name for name in new if name in old and new[name] != old[name]),
-    )
-
-
-def _index_specs(specs: Sequence[ServerSpec]) -> Mapping[str, ServerSpec]:
-    return {spec.name: replace(spec, origin=None) for spec in specs}
+    old, new = ({spec.name: replace(spec, origin=None) for spec in specs} for specs in (before, after))
+    added, removed = (name for name in new if name not in old), (name for name in old if name not in new)
+    changed = (name for name in new if name in old and new[name] != old[name])
+    return tuple(added), tuple(removed), tuple(changed)
 
 
 def find_waiting(before: Section, after: Section, prefix: str = "") -> Iterator[str]:

@@ -106,10 +106,8 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
         return end_waiting_for(run, pending)
     if _is_result_recorded(run, pending) and (ended_route := _build_ended_route(run, known)) is not None:
         return ended_route
-    event = RouteResumed(
-        packet_id=run.packet.packet_id, pending_id=pending.pending_id, instance=run.deps.instance
-    )
-    run.emit(event)
+    packet_id, instance = run.packet.packet_id, run.deps.instance
+    run.emit(RouteResumed(packet_id=packet_id, pending_id=pending.pending_id, instance=instance))
     waiting: Pending | None = None
     calls = (pending, *await _find_other_pending(run, pending, known))
     for each in calls:
@@ -121,9 +119,8 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
                 return stopped
     if waiting is not None:
         return end_waiting_for(run, waiting)
-    run.record_rejections(
-        "\n".join(_describe_rejection(each) for each in calls if each.decision is not Decision.APPROVED)
-    )
+    rejections = (_describe_rejection(each) for each in calls if each.decision is not Decision.APPROVED)
+    run.record_rejections("\n".join(rejections))
     rejected = any(each.decision is Decision.REJECTED for each in calls)
     if run.rejection and not rejected and not run.packet.tool_routing.worked:
         return end_declined(run, run.rejection)  # the approval expired: a model has nothing to add
@@ -150,9 +147,8 @@ def _build_ended_route(run: RunState, known: RecordedRun) -> Route | None:
 async def _find_other_pending(run: RunState, pending: Pending, known: RecordedRun) -> list[Pending]:
     """Return the packet's other calls that needed approval, in their current state."""
     approvals = run.deps.calls.approvals
-    others = [
-        await approvals.get(each) for each in dict.fromkeys(known.pending_ids) if each != pending.pending_id
-    ]
+    ids = [each for each in dict.fromkeys(known.pending_ids) if each != pending.pending_id]
+    others = [await approvals.get(each) for each in ids]
     return [each for each in others if each is not None]
 
 
@@ -207,11 +203,9 @@ async def _find_shared_result(run: RunState, pending: Pending) -> tuple[ToolResu
     """Return the result of this call if another request has run it already."""
     if pending.decision is not Decision.APPROVED:
         return None
+    journal, kinds = run.deps.store.journal, (ToolResultInjected.kind,)
     for packet_id in pending.packets:
-        found = await run.deps.store.journal.list_events(
-            packet_id=packet_id, kinds=(ToolResultInjected.kind,)
-        )
-        for entry in found:
+        for entry in await journal.list_events(packet_id=packet_id, kinds=kinds):
             event = entry.event
             if isinstance(event, ToolResultInjected) and event.step and event.step.call_id == pending.call_id:
                 return event.result, event.step

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
@@ -50,12 +50,8 @@ POLL_INTERVAL_S: Final = 3.0
 HEARTBEATS_PER_LEASE: Final = 5  # several heartbeats may be late
 CLAIM_POLL_INTERVAL_S: Final = 0.1
 _WINDOW: Final = 5_000  # journal entries read at a time
-_WORK_KINDS: Final = (
-    RouteBegan.kind,
-    RouteResumed.kind,
-    RouteEnded.kind,
-    CallReceived.kind,
-    CallFinished.kind,
+_WORK_KINDS: Final = tuple(
+    one.kind for one in (RouteBegan, RouteResumed, RouteEnded, CallReceived, CallFinished)
 )
 
 
@@ -149,21 +145,12 @@ async def _build_interrupted_events(store: Store, instance: Instance) -> list[Ev
 
 def _build_interrupted_event(start_event: Event) -> Event:
     event_id = f"evt_interrupted_{start_event.event_id}"
+    ended: Any = {"event_id": event_id, "packet_id": start_event.packet_id, "milliseconds": 0.0}
     if isinstance(start_event, CallReceived):
         detail = "the process that made the call ended; whether the call took effect is unknown"
-        return CallFinished(
-            event_id=event_id,
-            packet_id=start_event.packet_id,
-            call_id=start_event.call_id,
-            tool=start_event.name,
-            success=False,
-            error=ErrorKind.UNKNOWN,
-            detail=detail,
-            milliseconds=0.0,
-        )
-    return RouteEnded(
-        event_id=event_id, packet_id=start_event.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0
-    )
+        call_id, tool, error = start_event.call_id, start_event.name, ErrorKind.UNKNOWN
+        return CallFinished(**ended, call_id=call_id, tool=tool, success=False, error=error, detail=detail)
+    return RouteEnded(**ended, outcome=RouteOutcome.INTERRUPTED)
 
 
 CAPABILITY_SPACE: Final = "capabilities"

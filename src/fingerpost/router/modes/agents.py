@@ -220,7 +220,10 @@ async def run_turn_calls(run: RunState, calls: Sequence[ToolCall]) -> tuple[Outc
     emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
     emit_status(run, ExecutionStatus.APPROVED, "the model's own choice; the rules decide")
     outcomes = await run_calls_in_parallel(run, calls)
-    waiting = _find_first_waiting(outcomes)
+    # The first outcome that waits for a person. Approvals come before questions.
+    pending = (at for at, outcome in enumerate(outcomes) if outcome.pending_id is not None)
+    asking = (at for at, outcome in enumerate(outcomes) if is_question(outcome))
+    waiting = next(chain(pending, asking), None)
     ended: list[Outcome] = []
     for at, (selection, outcome) in enumerate(zip(chosen, outcomes, strict=True)):
         if at != waiting and outcome.pending_id is None:
@@ -230,13 +233,6 @@ async def run_turn_calls(run: RunState, calls: Sequence[ToolCall]) -> tuple[Outc
         return outcomes[waiting], chosen[waiting]
     emit_call_status(run, *ended)
     return None
-
-
-def _find_first_waiting(outcomes: Sequence[Outcome]) -> int | None:
-    """Return the index of the first outcome that waits for a person. Approvals come before questions."""
-    pending = (at for at, outcome in enumerate(outcomes) if outcome.pending_id is not None)
-    asking = (at for at, outcome in enumerate(outcomes) if is_question(outcome))
-    return next(chain(pending, asking), None)
 
 
 MAX_UNREADABLE_TURNS = 2  # consecutive replies that cannot be parsed

@@ -154,9 +154,8 @@ def _record_selected(
 def check(run: RunState, selected: SelectedTool) -> CheckedTool | NextStep | Route:
     """Repair and validate the arguments. If invalid, the model tries again; then a person is asked."""
     selection = selected.selection
-    checked = run.deps.calls.check(
-        build_tool_call(selection), run.options.scopes, profile=run.options.profile
-    )
+    tool_call, options = build_tool_call(selection), run.options
+    checked = run.deps.calls.check(tool_call, options.scopes, profile=options.profile)
     card = next((card for card in selected.cards if card.key == checked.tool), None)
     if checked.problem or card is None:
         return _handle_invalid_arguments(run, selection, checked)
@@ -219,10 +218,9 @@ async def call(run: RunState, gated: GatedCall) -> NextStep | Route:
     if gated.doubt is not None and outcome.success and not outcome.is_dry_run:
         # An earlier grant covers the call.
         emit_status(run, ExecutionStatus.APPROVED, "an earlier approval covers it")
-    if not is_waiting(outcome):
-        emit_call_status(run, outcome)
-    else:
+    if is_waiting(outcome):
         return await end_waiting(run, outcome, gated.selection)
+    emit_call_status(run, outcome)
     record_confidence_sample(run, outcome)
     add_result(run, gated.selection, outcome)
     return await decide_after_result(run, success=outcome.success, error=outcome.error)
@@ -261,11 +259,8 @@ async def ask_for_selection(run: RunState, cards: tuple[ToolCard, ...]) -> Parse
         run.schedule(SystemTask.REFINE)
     run.schedule(SystemTask.TOOL_ROUTING)
     history = (*await fit_history(run), *get_later_messages(run))
-    about = (
-        await build_offered_guides(run, cards),
-        describe_client_tools(run.client_options),
-        get_profile_guidance(run),
-    )
+    guides, guidance = await build_offered_guides(run, cards), get_profile_guidance(run)
+    about = (guides, describe_client_tools(run.client_options), guidance)
     chosen = await select_tool(
         run.build_ask(Role.LITE, "selection"),
         run.packet,
@@ -293,11 +288,8 @@ def _handle_invalid_arguments(run: RunState, selection: Selection, checked: Chec
     """Handle arguments that cannot be repaired: the model tries again, then the person is asked."""
     emit_status(run, ExecutionStatus.SKIPPED, "its arguments do not fit")
     before = [step for step in run.packet.tool_routing.steps if step.tool == selection.tool]
-    missing = tuple(
-        MissingArgument(name=error.parameter, description=error.message)
-        for error in checked.errors
-        if error.fault is ParameterFault.MISSING
-    )
+    absent = [error for error in checked.errors if error.fault is ParameterFault.MISSING]
+    missing = tuple(MissingArgument(name=one.parameter, description=one.message) for one in absent)
     again = any(step.error == ErrorKind.INVALID_PARAMETERS.value for step in before)
     if missing and (again or run.packet.tool_routing.reinjections_left <= 1):
         names = ", ".join(argument.name for argument in missing)
