@@ -687,6 +687,13 @@ class OidcSettings(IssuerSettings):
     scopes: tuple[str, ...] = Field(
         default=("openid", "profile", "email"), description="What to ask for, beside openid"
     )
+    session_hours: float = Field(
+        default=8.0,
+        gt=0,
+        le=24 * 30,
+        description="Hours until signing on again, when the provider is asked for roles; at most "
+        "console.session_hours",
+    )
 
 
 class GatewaySettings(Section):

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
 import httpx2
 import pytest
 from starlette.responses import JSONResponse
 
-from fingerpost.records import AccessRole, get_sign_in_user
+from fingerpost.records import AccessRole, User, get_sign_in_user
 from fingerpost.settings.model import OidcSettings
 from fingerpost.surfaces.http.credentials import SignedOnPerson, SignOnFailed
 from fingerpost.surfaces.http.tokens import SIGN_ON_SECONDS, SingleSignOn, build_principal
@@ -112,6 +113,27 @@ async def test_people_without_a_role_and_answers_of_others_are_refused(provider:
         api.client.cookies.clear()  # another browser
         assert (await api.post("/api/sign-on-answers", answer)).status_code == 401
         assert (await api.get("/api/me")).status_code == 401
+
+
+@pytest.mark.process
+@proves("M23")
+async def test_roles_are_asked_for_again_and_a_disabled_person_is_refused_at_once(
+    provider: str, tmp_path: Path
+) -> None:
+    console = {"oidc": build_oidc(provider, session_hours=0.001), "session_hours": 700}
+    async with open_served_api(tmp_path, gateway={"require_key": True}, console=console) as api:
+        answer = await sign_on(api, "olaf")
+        cookies = SimpleCookie("; ".join(answer.headers.get_list("set-cookie")))
+        assert int(cookies["fingerpost_session"]["max-age"]) <= 4
+        token = {"cookie": f"fingerpost_session={cookies['fingerpost_session'].value}"}
+        await anyio.sleep(4)
+        assert (await api.get("/api/me", headers=token)).status_code == 401  # the cookie was kept for longer
+
+    async with open_console_at(tmp_path, provider) as api:
+        assert (await sign_on(api, "olaf")).status_code == 200
+        await api.router.store.users.put(User(name="sso:olaf", disabled=True))
+        await api.router.refresh_access()
+        assert (await api.get("/api/me")).status_code == 403
 
 
 @pytest.mark.process

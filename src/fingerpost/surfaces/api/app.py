@@ -453,6 +453,7 @@ async def open_api(
     sessions = ConsoleSessions(
         router.store,
         hours=settings.console.session_hours,
+        person_hours=None if oidc is None else oidc.session_hours,
         build_person=(lambda _: None) if sign_on is None else sign_on.build_principal,
     )
     auth = ApiAuth(authenticator, sessions, router.events, apply_user=router.users.apply)

@@ -12,7 +12,7 @@ from fingerpost import __version__
 from fingerpost.errors import StoreError
 from fingerpost.events import EventSink
 from fingerpost.frozen import frozen
-from fingerpost.records import DECIDING_RIGHTS, Effort, Principal, Right
+from fingerpost.records import DECIDING_RIGHTS, Effort, Principal, Right, utc_now
 from fingerpost.router import Router
 from fingerpost.router.options import MODES
 from fingerpost.settings.validation import DEFAULT_PORTS, is_loopback
@@ -368,7 +368,7 @@ class AccountOperations(OperationGroup):
         token, session = await self._sessions.open_session(key)
         return ApiResponse(
             body=self._build_account(session.principal, session),
-            headers=(self._build_cookie(token, self._sessions.lifetime_seconds),),
+            headers=(self._build_session_cookie(token, session),),
         )
 
     @declare_operation("GET", "/api/sign-on", public=True, right=None)
@@ -407,7 +407,7 @@ class AccountOperations(OperationGroup):
         return ApiResponse(
             body=self._build_account(session.principal, session),
             headers=(
-                self._build_cookie(token, self._sessions.lifetime_seconds),
+                self._build_session_cookie(token, session),
                 self._build_cookie("", 0, name=SIGN_ON_COOKIE),
             ),
         )
@@ -434,6 +434,9 @@ class AccountOperations(OperationGroup):
         if request.session is not None and token is not None:
             await self._sessions.close_session(token)
         return ApiResponse(status=204, headers=(self._build_cookie("", 0),))
+
+    def _build_session_cookie(self, token: str, session: ActiveSession) -> Header:
+        return self._build_cookie(token, int((session.session.ends - utc_now()).total_seconds()))
 
     def _build_cookie(self, token: str, seconds: int, *, name: str = SESSION_COOKIE) -> Header:
         parts = [f"{name}={token}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]

@@ -55,41 +55,42 @@ class ConsoleSessions:
         store: Store,
         *,
         hours: float,
+        person_hours: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         build_person: Callable[[SignedOnPerson], Principal | None] = lambda _: None,
     ) -> None:
-        """`build_person` returns the principal of a person who signed on, or None if there is none now."""
+        """`person_hours` limits the sessions of people who signed on, because their roles are those of the
+        beginning. `build_person` returns the principal of such a person, or None if there is none now.
+        """
         self._store = store
         self._build_person = build_person
         self._lifetime = timedelta(hours=hours)
+        self._person_lifetime = timedelta(hours=min(hours, person_hours or hours))
         self._clock = clock
         self._cached: OrderedDict[str, tuple[ActiveSession, float]] = OrderedDict()
-
-    @property
-    def lifetime_seconds(self) -> int:
-        """The lifetime of a session."""
-        return int(self._lifetime.total_seconds())
 
     async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
         """Open a session for the holder of a key, or for the operator."""
         key_id = None if key is None else key.key_id
         principal = OPERATOR_PRINCIPAL if key is None else key.build_principal()
-        return await self._open(self._build_session(key_id), principal)
+        return await self._open(self._build_session(key_id, self._lifetime), principal)
 
     async def open_person_session(self, person: SignedOnPerson) -> tuple[str, ActiveSession]:
         """Open a session for a person who signed on."""
         principal = self._build_person(person)
         assert principal is not None  # single sign-on is set up
-        return await self._open(self._build_session(PERSON_KEY_ID, person), principal)
+        return await self._open(self._build_session(PERSON_KEY_ID, self._person_lifetime, person), principal)
 
-    def _build_session(self, key_id: str | None, person: SignedOnPerson | None = None) -> ConsoleSession:
-        ends, csrf = utc_now() + self._lifetime, secrets.token_urlsafe(32)
+    def _build_session(
+        self, key_id: str | None, lifetime: timedelta, person: SignedOnPerson | None = None
+    ) -> ConsoleSession:
+        ends, csrf = utc_now() + lifetime, secrets.token_urlsafe(32)
         return ConsoleSession(key_id=key_id, csrf=csrf, ends=ends, person=person)
 
     async def _open(self, session: ConsoleSession, principal: Principal) -> tuple[str, ActiveSession]:
         """Store a session. Only a hash of its token is stored."""
         token = secrets.token_urlsafe(32)
-        ttl = self._lifetime.total_seconds()
+        ttl = (session.ends - utc_now()).total_seconds()
         await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), to_json(session), ttl=ttl)
         return token, ActiveSession(session=session, principal=principal)
 
