@@ -206,9 +206,8 @@ def rerank_close_tools(
         return None
     texts = [build_tool_text(columns.cards[int(row)]).format_long() for row in rows]
     try:
-        relevance = _read_scores(
-            list(reranker.rerank(clean_line(text, MAX_REQUEST_LENGTH), texts)), len(rows)
-        )
+        given = list(reranker.rerank(clean_line(text, MAX_REQUEST_LENGTH), texts))
+        relevance = _read_scores(given, len(rows))
     except Exception as error:  # noqa: BLE001 - the order without it stays
         logger.warning("the reranker was left out of a request: %s", error)
         return ScorerFailure(scorer="reranker", reason=str(error))

@@ -124,16 +124,12 @@ class ToolHistory:
     @property
     def note(self) -> str:
         """The text for the explanation, without request texts: they may be another person's."""
-        notes = [
-            text
-            for value, text in (
-                (self.worked, "worked for similar requests"),
-                (self.failed, "failed for similar requests"),
-                (self.follows, "often comes next"),
-            )
-            if value > 0.05
-        ]
-        return ", ".join(notes)
+        notes = (
+            (self.worked, "worked for similar requests"),
+            (self.failed, "failed for similar requests"),
+            (self.follows, "often comes next"),
+        )
+        return ", ".join(text for value, text in notes if value > 0.05)
 
 
 class HistoryScorer:

@@ -220,9 +220,8 @@ class TermVocabulary:
             if others is None:
                 continue
             own = self.get_number(term)
-            most = (
-                math.inf if own is None else rarity[own]
-            )  # a rare synonym counts no more than the word itself
+            # A rare synonym counts no more than the word itself.
+            most = math.inf if own is None else rarity[own]
             for other in others:
                 if (number := self.get_number(other)) is not None:
                     yield number, SYNONYM_WEIGHT * min(rarity[number], most)

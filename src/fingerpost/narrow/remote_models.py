@@ -265,12 +265,12 @@ class ModelReranker:
     def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return a higher number for each tool that the model puts before another. Raises a `ModelError`."""
         listed = "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
-        messages = (
-            Message(role="system", text=_LITE_PROMPT),
-            Message(role="user", text=scrub(f"Request: {query}\n\nTools:\n{listed}")),
-        )
+        asked = Message(role="user", text=scrub(f"Request: {query}\n\nTools:\n{listed}"))
         request = ModelRequest(
-            messages=messages, temperature=0.0, max_tokens=_MAX_ORDER_TOKENS, schema=_ORDER_SCHEMA
+            messages=(Message(role="system", text=_LITE_PROMPT), asked),
+            temperature=0.0,
+            max_tokens=_MAX_ORDER_TOKENS,
+            schema=_ORDER_SCHEMA,
         )
         reply = from_thread.run(self._ask, request)
         parsed = as_mapping(parse_structured(reply.text))

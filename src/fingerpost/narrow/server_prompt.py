@@ -38,9 +38,8 @@ class ServerNames:
 
     def __init__(self, servers: Iterable[str]) -> None:
         self._servers = tuple(dict.fromkeys(servers))
-        self._exact = {escape_invisible_except(server): server for server in self._servers} | {
-            server: server for server in self._servers
-        }
+        self._exact = {escape_invisible_except(server): server for server in self._servers}
+        self._exact |= {server: server for server in self._servers}
         self._squeezed: dict[str, str] = {}
         self._short: dict[str, str] = {}
         for server in self._servers:
@@ -128,9 +127,8 @@ def read_template(settings: SmartRoutingSettings) -> str:
         message = f"smart_routing.prompt names {path}, which cannot be read: {_describe_read_error(error)}"
         raise ConfigError(message, hint="Give the path of a text file in UTF-8.") from error
     if len(text) > _MAX_PROMPT_FILE_LENGTH:
-        message = (
-            f"smart_routing.prompt names {path}, which is longer than {_MAX_PROMPT_FILE_LENGTH:,} characters"
-        )
+        longest = f"{_MAX_PROMPT_FILE_LENGTH:,} characters"
+        message = f"smart_routing.prompt names {path}, which is longer than {longest}"
         raise ConfigError(message, hint="Is it the right file?")
     if SERVERS_PLACEHOLDER not in text:
         message = f"the prompt in {path} does not say where the list of servers goes"
@@ -147,10 +145,8 @@ def build_server_question(
 ) -> tuple[Message, ...]:
     """Build the messages for the model."""
     listed = template.replace(SERVERS_PLACEHOLDER, format_server_list(snapshot))
-    return (
-        Message(role="system", text=listed),
-        Message(role="user", text=f"The conversation so far:\n{format_transcript(text, history)}"),
-    )
+    conversation = f"The conversation so far:\n{format_transcript(text, history)}"
+    return Message(role="system", text=listed), Message(role="user", text=conversation)
 
 
 def format_server_list(snapshot: Snapshot) -> str:
@@ -199,9 +195,9 @@ def _to_line(text: str) -> str:
 
 
 def _cut_text(text: str, characters: int) -> str:
-    return (
-        text if len(text) <= characters else text[: max(0, characters - 1)].rstrip() + "…" * bool(characters)
-    )
+    if len(text) <= characters:
+        return text
+    return text[: max(0, characters - 1)].rstrip() + "…" * bool(characters)
 
 
 def format_transcript(text: str, history: Sequence[Message], *, limit: int = MAX_CONVERSATION_LENGTH) -> str:

@@ -138,9 +138,8 @@ def check_rules(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
             raise ConfigError(message, hint=f"It is text of at most {MAX_RULE_LABEL_LENGTH} characters.")
         if not isinstance(label, str) or not label or clean_line(label, MAX_RULE_LABEL_LENGTH) != label:
             message = f"the label of the rule {type(rule).__name__} is no short line of text"
-            raise ConfigError(
-                message, hint=f"Give it a `label` of at most {MAX_RULE_LABEL_LENGTH} characters."
-            )
+            hint = f"Give it a `label` of at most {MAX_RULE_LABEL_LENGTH} characters."
+            raise ConfigError(message, hint=hint)
         if label in found:
             message = f"two rules have the label {label!r}"
             raise ConfigError(message, hint="Give each its own label: explanations show it.")

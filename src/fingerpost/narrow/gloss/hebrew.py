@@ -189,9 +189,8 @@ def _generate_hifil(stem: str) -> Iterator[tuple[str, FormRank]]:
     yield from _add_endings("מ" + stem, FormRank.RARE, "", "ה", "ת", "ימ", "ות")
     yield from _add_endings("ה", FormRank.RARE, stem + "ה", short + "ה", short + "ת", short + "ות")
     yield from _generate_past("ה" + short)
-    yield from _add_endings(
-        "מ" + ("" if short[0] == "ו" else "ו") + short, FormRank.RARE, "", "ת", "ימ", "ות"
-    )
+    passive = "מ" + ("" if short[0] == "ו" else "ו") + short
+    yield from _add_endings(passive, FormRank.RARE, "", "ת", "ימ", "ות")
     yield "הו" + short, FormRank.RARE
 
 
@@ -279,9 +278,8 @@ LEXICON_FIELDS: Final = (
     "general", "verbs",
 )  # fmt: skip
 
-_SAME_SOUND: Final = str.maketrans(
-    "טקעס", "תכאש", "וי"
-)  # letters with the same sound; vowel letters are removed
+# Letters with the same sound; vowel letters are removed.
+_SAME_SOUND: Final = str.maketrans("טקעס", "תכאש", "וי")
 _VOWEL_LETTERS: Final = str.maketrans("", "", "וי")
 _SAME_SOUND_FIRST: Final = str.maketrans("טקעס", "תכאש")
 _MIN_SOUND_LENGTH: Final = 4
@@ -379,9 +377,8 @@ class Lexicon:
                 _keep_cheapest(found, WordMeaning(entry, cost + rank))
         if not found:
             for cost, rest in split_prefixes(word):
-                for rank, entry in chain.from_iterable(
-                    self._forms.get(base, ()) for base in strip_possessive(rest)
-                ):
+                bases = (self._forms.get(base, ()) for base in strip_possessive(rest))
+                for rank, entry in chain.from_iterable(bases):
                     _keep_cheapest(found, WordMeaning(entry, cost + rank + _POSSESSIVE_COST))
         if not found:
             for cost, rest in split_prefixes(word):

@@ -180,11 +180,8 @@ def _list_word_forms(word: str) -> tuple[str, ...]:
     if not "א" <= word[0] <= "ת" or len(word) < 4:
         return (word,)
     found = [word]
-    for cut in (1, 2):
-        if len(word) - cut >= 3 and word[cut - 1] in _HEBREW_PREFIXES:
-            found.append(word[cut:])
-        else:
-            break
+    while len(found) < 3 and len(found[-1]) > 3 and found[-1][0] in _HEBREW_PREFIXES:
+        found.append(found[-1][1:])
     return tuple(found)
 
 

@@ -54,11 +54,8 @@ def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Mess
 def is_about_wording(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
     """Return whether the request only asks to rephrase the last answer."""
     answered = any(message.role == "assistant" for message in history[-2:])
-    return (
-        answered
-        and len(reading.plain_words) <= _MAX_SHORT_REQUEST_WORDS
-        and _REWORDING.search(text.lower()) is not None
-    )
+    is_short = len(reading.plain_words) <= _MAX_SHORT_REQUEST_WORDS
+    return answered and is_short and _REWORDING.search(text.lower()) is not None
 
 
 def is_accepting_offer(text: str, history: Sequence[Message]) -> bool:
@@ -92,11 +89,9 @@ def _is_reply_to_question(text: str, history: Sequence[Message]) -> bool:
     last = next((message for message in reversed(history[-2:]) if message.role == "assistant"), None)
     if last is None or not last.text.rstrip().endswith(("?", "？")) or "?" in text:
         return False
-    words = _tokenize_history(text)
-    return (
-        0 < len(words) <= _MAX_REPLY_WORDS
-        and not extract_features(text, Signals()).cues.keys() & _SELF_CONTAINED_CUES
-    )
+    if not 0 < len(_tokenize_history(text)) <= _MAX_REPLY_WORDS:
+        return False
+    return not extract_features(text, Signals()).cues.keys() & _SELF_CONTAINED_CUES
 
 
 # A short text with one of these cues is no reply: it is a request or needs nothing.
