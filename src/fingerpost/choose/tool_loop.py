@@ -299,7 +299,7 @@ def _find_turn_object(text: str) -> JsonObject | None:
 
 
 def _parse_call_entry(entry: object) -> ToolCall | UnreadableToolCall:
-    fields = cast("Mapping[str, object]", entry if isinstance(entry, Mapping) else {})
+    fields = as_mapping(entry)
     name = fields.get("tool", fields.get("name"))
     if not isinstance(name, str) or not name.strip():
         return UnreadableToolCall(reference=None, name="", message="the call names no tool")

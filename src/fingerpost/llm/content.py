@@ -243,7 +243,7 @@ def _iterate_entries(message: JsonObject) -> Iterator[object]:
 
 
 def _parse_entry(entry: object) -> ToolCall | UnreadableToolCall:
-    fields = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
+    fields = as_mapping(entry)
     reference = fields.get("id")
     reference = reference if isinstance(reference, str) else None
     function = fields.get("function")

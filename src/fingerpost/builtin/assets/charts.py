@@ -508,17 +508,11 @@ def _draw_bars(chart: Chart, axes: Axes, width: int) -> None:
 
 def _draw_lines(chart: Chart, axes: Axes, places: Sequence[float]) -> None:
     scatter = chart.type == "scatter"
+    marker = "o" if scatter or len(places) <= _MAX_DOTS else None
+    style = {"marker": marker, "markersize": 9 if scatter else 7, "markeredgecolor": PAPER_COLOUR}
     for number, series in enumerate(chart.series):
-        axes.plot(
-            places,
-            _fill_gaps(series.values),
-            color=_get_colour(number),
-            linewidth=0 if scatter else 2.5,
-            marker="o" if scatter or len(places) <= _MAX_DOTS else None,
-            markersize=9 if scatter else 7,
-            markeredgecolor=PAPER_COLOUR,
-            label=_name_series(chart, number),
-        )
+        look = {"color": _get_colour(number), "label": _name_series(chart, number), **style}
+        axes.plot(places, _fill_gaps(series.values), linewidth=0 if scatter else 2.5, **look)
 
 
 def _fill_gaps(values: Sequence[float | None]) -> list[float]:

@@ -165,13 +165,8 @@ def pack_passages(source: str, heading: str, blocks: Iterable[TextBlock]) -> Ite
 
 
 def _build_passage(source: str, heading: str, blocks: Sequence[TextBlock]) -> TextPassage:
-    return TextPassage(
-        source=source,
-        heading=heading,
-        text="\n\n".join(block.text for block in blocks),
-        first_line=blocks[0].first,
-        last_line=blocks[-1].last,
-    )
+    text, first, last = "\n\n".join(block.text for block in blocks), blocks[0].first, blocks[-1].last
+    return TextPassage(source=source, heading=heading, text=text, first_line=first, last_line=last)
 
 
 def _split_block(block: TextBlock) -> Iterator[TextBlock]:
@@ -425,12 +420,8 @@ def parse_plain(path: str, text: str, name: str) -> ParsedNote:
     """Parse a text file. Its title is its file name."""
     lines = text.split("\n")
     headings = tuple(_find_headings(lines))
-    return ParsedNote(
-        title=name,
-        headings=headings,
-        passages=tuple(islice(_build_plain_passages(path, name, lines, headings), MAX_PASSAGES)),
-        line_count=len(lines),
-    )
+    passages = tuple(islice(_build_plain_passages(path, name, lines, headings), MAX_PASSAGES))
+    return ParsedNote(title=name, headings=headings, passages=passages, line_count=len(lines))
 
 
 def _find_headings(lines: Sequence[str]) -> Iterator[NoteHeading]:

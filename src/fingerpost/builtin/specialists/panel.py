@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, cast
 
 import anyio
@@ -106,11 +107,9 @@ async def choose_experts(
 
 def _parse_expert(item: Json) -> PanelExpert:
     if isinstance(item, Mapping):
-        return PanelExpert(
-            name=_to_line(item.get("name"), MAX_NAME_LENGTH),
-            view=_to_line(item.get("view"), MAX_FOCUS_LENGTH),
-        )
-    name, _, view = str(item).partition(":")
+        name, view = item.get("name"), item.get("view")
+    else:
+        name, _, view = str(item).partition(":")
     return PanelExpert(name=_to_line(name, MAX_NAME_LENGTH), view=_to_line(view, MAX_FOCUS_LENGTH))
 
 
@@ -171,14 +170,11 @@ async def _ask_expert(
         )
     except FingerpostError as error:
         return ExpertView(expert=expert, problem=f"{error}")
-    problem = describe_problem(route)
-    return ExpertView(
-        expert=expert,
-        answer="" if problem else route.answer,
-        problem=problem or ("" if route.answer.strip() else NO_ANSWER),
-        packet=route.packet_id,
-        tokens=route.prompt_tokens + route.completion_tokens,
-    )
+    tokens = route.prompt_tokens + route.completion_tokens
+    view = ExpertView(expert=expert, packet=route.packet_id, tokens=tokens)
+    if problem := describe_problem(route):
+        return replace(view, problem=problem)
+    return replace(view, answer=route.answer, problem="" if route.answer.strip() else NO_ANSWER)
 
 
 MAX_VIEW_LENGTH: Final = 8_000  # characters of one expert's view
@@ -227,13 +223,10 @@ async def synthesize(
     found = parse_structured(route.answer, SYNTHESIS_SCHEMA)
     if not isinstance(found, Mapping):
         return PanelSynthesis(answer=route.answer, parsed=False, packet=route.packet_id)
+    agreements = (item for item in _get_items(found.get("agreements")) if isinstance(item, str))
     return PanelSynthesis(
         answer=str(found["answer"]).strip() or join_views(views),
-        agreements=tuple(
-            _shorten_point(item)
-            for item in _get_items(found.get("agreements"))
-            if isinstance(item, str) and item.strip()
-        ),
+        agreements=tuple(_shorten_point(item) for item in agreements if item.strip()),
         disagreements=tuple(_read_disagreements(found.get("disagreements"), views)),
         packet=route.packet_id,
     )

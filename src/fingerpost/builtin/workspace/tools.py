@@ -319,28 +319,16 @@ def get_terminal_effect(context: FileContext, effect: Effect) -> Effect:
 
 
 def _build_terminal_operations(context: FileContext, terminal: Terminal) -> BuiltinTool:
-    run_takes = ("folder", "seconds", "dry_run")
+    run, check_command = terminal.run_command, terminal.check_arguments
+    run_elevated, check_elevated = partial(run, is_elevated=True), partial(check_command, is_elevated=True)
+    needs, takes = ("command",), ("folder", "seconds", "dry_run")
     operations: Mapping[str, _CommandOperation] = {
-        "run_command": _CommandOperation(
-            Effect.WRITE,
-            terminal.run_command,
-            ("command",),
-            (*run_takes, "isBackground"),
-            terminal.check_arguments,
-        ),
-        "run_background": _CommandOperation(
-            Effect.WRITE, terminal.run_background, ("command",), run_takes, terminal.check_arguments
-        ),
-        ELEVATED_OPERATION: _CommandOperation(
-            Effect.DESTROY,
-            partial(terminal.run_command, is_elevated=True),
-            ("command",),
-            run_takes,
-            partial(terminal.check_arguments, is_elevated=True),
-        ),
-        "get_output": _CommandOperation(Effect.READ, terminal.get_output, ("job",), ("offset",)),
-        "stop": _CommandOperation(Effect.WRITE, terminal.stop_job, ("job",)),
-        "list": _CommandOperation(Effect.READ, terminal.list_jobs),
+        "run_command": _CommandOperation(_WRITE, run, needs, (*takes, "isBackground"), check_command),
+        "run_background": _CommandOperation(_WRITE, terminal.run_background, needs, takes, check_command),
+        ELEVATED_OPERATION: _CommandOperation(_DESTROY, run_elevated, needs, takes, check_elevated),
+        "get_output": _CommandOperation(_READ, terminal.get_output, ("job",), ("offset",)),
+        "stop": _CommandOperation(_WRITE, terminal.stop_job, ("job",)),
+        "list": _CommandOperation(_READ, terminal.list_jobs),
     }
 
     def check(arguments: JsonObject) -> None:
@@ -359,13 +347,13 @@ def _build_terminal_operations(context: FileContext, terminal: Terminal) -> Buil
         given = _get_operation(arguments)
         return "" if operations[given.operation].check is None else await terminal.get_grant_reason(given)
 
-    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def run_operation(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         given = _get_operation(arguments)
         return await operations[given.operation].action(given, caller)
 
     return DEFINITIONS.build_tool(
         TERMINAL_TOOL,
-        run,
+        run_operation,
         Effect.DESTROY,
         description=_describe_commands(context, TERMINAL_TOOL),
         check=check,

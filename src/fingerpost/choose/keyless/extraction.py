@@ -18,6 +18,7 @@ from fingerpost.choose.keyless.tables import (
     MAX_PLACE_WORDS,
     PLACE_QUALIFIERS,
     ZONE_BY_LOWER_NAME,
+    get_pairs,
     get_words,
 )
 from fingerpost.choose.keyless.values import RequestValue, ValueKind, add_context, share_roles
@@ -60,26 +61,6 @@ def _format_time(hour: int, minute: int, half_of_day: str) -> str | None:
 
 
 _EXTRA_WORD = prepare_re(r"[^\W\d_]+(?:['’׳.-][^\W\d_]+)*\.?")
-_ZONE = prepare_re(r"(?<![\w/])(?:[A-Za-z]{3,10}/[A-Za-z_+-]{2,40}(?:/[A-Za-z_]{2,40})?|UTC|GMT)(?![\w/])")
-_GLOB = prepare_re(r"(?<![\w*])[\w./~-]{0,60}\*[\w.*/-]{0,60}")
-_IP = prepare_re(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\w)")
-_HOST = prepare_re(
-    r"(?<![\w@./:-])(?:localhost|(?:[a-zA-Z0-9-]{1,63}\.){1,4}[a-zA-Z]{2,12})(?![\w@/:-]|\.\w)"
-)
-_REVISION = prepare_re(r"(?<![\w/])(?:HEAD(?:[~^]\d{0,4}){0,4}|[0-9a-f]{7,40})(?![\w/])")
-_KNOWN_FILE = prepare_re(
-    r"(?<![\w./-])(?:Makefile|Dockerfile|Jenkinsfile|Procfile|Gemfile|Rakefile|LICENSE|README|CHANGELOG)(?![\w./-])"
-)
-_CURRENCY = prepare_re(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
-_FOLDER = prepare_re(
-    r"(?:(?<=folder )|(?<=directory )|(?<=path )|(?<=repo )|(?<=repository )|(?<=תיקייה )|(?<=תיקיית ))"
-    r"[\w.-]{1,80}(?:/[\w.-]{1,80}){1,12}/?"
-    r"|(?<![\w./:-])[\w.-]{1,80}(?:/[\w.-]{1,80}){0,12}/(?![\w/])"
-    r"|(?<!\S)\.{1,2}(?=\s|$)"
-    r"|(?<!\S)/[\w.-]{2,60}(?=[\s,;!?]|$)"
-)
-# After a Hebrew preposition with a hyphen, where the signals find no value.
-_PREFIXED_DAY = prepare_re(r"(?<=[א-ת]-)\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])(?![\w-])")
 _SQL = prepare_re(
     r"^(?:please )?(?:(?:run|execute|do) )?(?:(?:this|the) )?(?:sql )?(?:(?:query|statement):? )?"
     r"(?P<sql>(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|PRAGMA)\b[^`]{3,4000})$",
@@ -98,16 +79,8 @@ _HEBREW_PREFIXES: Final = ("", "ב", "ל", "מ", "וב", "ול", "ומ", "ו", "
 _LANGUAGE_BEFORE: Final = parse_word_set("in to into from and or as")
 
 
-_PATTERNS: Final = (
-    (ValueKind.ZONE, _ZONE),
-    (ValueKind.PATTERN, _GLOB),
-    (ValueKind.HOST, _IP),
-    (ValueKind.HOST, _HOST),
-    (ValueKind.REVISION, _REVISION),
-    (ValueKind.PATH, _FOLDER),
-    (ValueKind.PATH, _KNOWN_FILE),
-    (ValueKind.DATE, _PREFIXED_DAY),
-    (ValueKind.CURRENCY, _CURRENCY),
+_PATTERNS: Final = tuple(
+    (ValueKind[kind.upper()], prepare_re(pattern)) for kind, pattern in get_pairs("value_patterns")
 )
 
 

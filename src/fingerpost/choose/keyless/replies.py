@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fingerpost.choose.keyless.choice import to_short_line
-from fingerpost.choose.keyless.tables import get_phrases
+from fingerpost.choose.keyless.tables import get_pairs, get_phrases
 from fingerpost.records import Entity, Narrowing, Step
 from fingerpost.regex import prepare_re
 
@@ -131,16 +131,9 @@ _DATA_FENCE = prepare_re(
     r'^<data-([0-9a-f]{8,64}) from="[^"\n]{0,400}">\n[^\n]{0,300}\n(.*)\n</data-\1>$', re.DOTALL
 )
 _FEW_WORDS: Final = r"(?:\W{1,5}\w{1,20}){0,3}\W{0,5}$"  # a longer text is not only a greeting
-_GREETING = prepare_re(
-    r"^\W{0,5}(?:hi|hello|hey|hiya|howdy|greetings|good (?:morning|afternoon|evening|day)|shalom"
-    r"|שלום|היי|הי|אהלן|בוקר טוב|ערב טוב|צהריים טובים|מה נשמע|מה שלומך|how are you)\b" + _FEW_WORDS,
-    re.IGNORECASE,
-)
-_THANKS = prepare_re(
-    r"^\W{0,5}(?:thanks?|thank you|thx|cheers|great, thanks|תודה)\b" + _FEW_WORDS, re.IGNORECASE
-)
-_FAREWELL = prepare_re(
-    r"^\W{0,5}(?:bye|goodbye|see you|good night|ביי|להתראות|לילה טוב)\b" + _FEW_WORDS, re.IGNORECASE
+_SMALL_TALK: Final = tuple(
+    (prepare_re(rf"^\W{{0,5}}(?:{words})\b{_FEW_WORDS}", re.IGNORECASE), reply)
+    for reply, words in get_pairs("small_talk")
 )
 _MAX_GREETING_LENGTH: Final = 80
 
@@ -209,7 +202,7 @@ def find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
     """Return the reply to a greeting, thanks, a farewell or an arithmetic expression, or None."""
     stripped = text.strip()
     if len(stripped) <= _MAX_GREETING_LENGTH:
-        for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_FAREWELL, "bye")):
+        for pattern, reply in _SMALL_TALK:
             if pattern.match(stripped):
                 return phrases[reply]
     result = evaluate_expression(stripped)

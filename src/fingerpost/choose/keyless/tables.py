@@ -43,6 +43,12 @@ def get_lines(title: str) -> dict[str, list[str]]:
     return {line.split()[0]: line.split()[1:] for line in _SECTIONS[title].splitlines() if line}
 
 
+def get_pairs(title: str) -> list[tuple[str, str]]:
+    """Return the lines of a list in `words.txt`, each as its first word and the rest."""
+    lines = (line.partition(" ") for line in _SECTIONS[title].splitlines() if line)
+    return [(first, rest) for first, _, rest in lines]
+
+
 def _parse_places(text: str, zone: str) -> dict[str, str]:
     return {name.strip(): zone for name in text.split(",") if name.strip()}
 
