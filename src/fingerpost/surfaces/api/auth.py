@@ -12,7 +12,7 @@ from fingerpost import __version__
 from fingerpost.errors import StoreError
 from fingerpost.events import EventSink
 from fingerpost.frozen import frozen
-from fingerpost.records import DECIDING_RIGHTS, Effort, Principal, Right, utc_now
+from fingerpost.records import DECIDING_RIGHTS, Effort, Principal, Right
 from fingerpost.router import Router
 from fingerpost.router.options import MODES
 from fingerpost.settings.validation import DEFAULT_PORTS, is_loopback
@@ -436,7 +436,7 @@ class AccountOperations(OperationGroup):
         return ApiResponse(status=204, headers=(self._build_cookie("", 0),))
 
     def _build_session_cookie(self, token: str, session: ActiveSession) -> Header:
-        return self._build_cookie(token, int((session.session.ends - utc_now()).total_seconds()))
+        return self._build_cookie(token, int(self._sessions.get_lifetime(session.session).total_seconds()))
 
     def _build_cookie(self, token: str, seconds: int, *, name: str = SESSION_COOKIE) -> Header:
         parts = [f"{name}={token}", "Path=/", f"Max-Age={seconds}", "HttpOnly", "SameSite=Strict"]

@@ -69,6 +69,10 @@ class ConsoleSessions:
         self._clock = clock
         self._cached: OrderedDict[str, tuple[ActiveSession, float]] = OrderedDict()
 
+    def get_lifetime(self, session: ConsoleSession) -> timedelta:
+        """Return for how long such a session is valid."""
+        return self._lifetime if session.person is None else self._person_lifetime
+
     async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
         """Open a session for the holder of a key, or for the operator."""
         key_id = None if key is None else key.key_id
@@ -90,7 +94,7 @@ class ConsoleSessions:
     async def _open(self, session: ConsoleSession, principal: Principal) -> tuple[str, ActiveSession]:
         """Store a session. Only a hash of its token is stored."""
         token = secrets.token_urlsafe(32)
-        ttl = (session.ends - utc_now()).total_seconds()
+        ttl = self.get_lifetime(session).total_seconds()
         await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), to_json(session), ttl=ttl)
         return token, ActiveSession(session=session, principal=principal)
 
