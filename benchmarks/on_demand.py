@@ -76,8 +76,10 @@ class Setup:
         }
         self.file = folder / "servers.json"
         self.file.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+        # A library from a registry has its byte code beside it. A checkout must be allowed to keep its own.
+        inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         self.environment = {
-            **os.environ,
+            **inherited,
             "FINGERPOST_STORE__URL": f"sqlite:///{folder}/store.db",
             "FINGERPOST_LIFECYCLE__DEFAULT": lifecycle,
             "FINGERPOST_LIFECYCLE__IDLE_SECONDS": str(IDLE_SECONDS),
