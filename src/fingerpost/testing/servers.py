@@ -150,24 +150,52 @@ def _to_mcp_tools(records: Iterable[Mapping[str, Any]]) -> list[types.Tool]:
 
 
 LIFESPAN_TIMEOUT_S = 2.0
+LAST_ANSWERS_S = 0.1
+DATE_INTERVAL_S = 1.0
 
 
 class _QuietServer(uvicorn.Server):
-    """A server that does not handle signals, because the test runner does."""
+    """A server that does not handle signals, because the test runner does, and starts and ends without delay:
+    uvicorn checks every tenth of a second whether it should.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.running = anyio.Event()
+        self.ending = anyio.Event()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
 
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        self.running.set()
+        while not self.ending.is_set():
+            with anyio.move_on_after(DATE_INTERVAL_S):
+                await self.ending.wait()
+            await self.on_tick(0)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down without waiting for requests, but let the application end.
+        """Stop running requests after a moment, and let the application end.
 
         Otherwise the garbage collector would destroy its task, with a warning in a later test.
         """
-        await super().shutdown(sockets)
-        if self.force_exit:
-            with anyio.move_on_after(LIFESPAN_TIMEOUT_S, shield=True):
-                await self.lifespan.shutdown()
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        for connection in tuple(self.server_state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(LAST_ANSWERS_S):
+            while (  # noqa: ASYNC110 - uvicorn offers no event for it
+                self.server_state.connections or self.server_state.tasks
+            ):
+                await anyio.sleep(0.001)
+        for task in self.server_state.tasks:
+            task.cancel()
+        with anyio.move_on_after(LIFESPAN_TIMEOUT_S, shield=True):
+            await self.lifespan.shutdown()
 
 
 @asynccontextmanager
@@ -178,7 +206,7 @@ async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
     listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
-    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=0, lifespan="on")
+    config = uvicorn.Config(app, log_level="critical", lifespan="on")
     server = _QuietServer(config)
 
     async def serve() -> None:
@@ -188,13 +216,11 @@ async def served(app: Starlette | Any, *, port: int = 0) -> AsyncGenerator[str]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
             with anyio.fail_after(10):
-                while not server.started:  # noqa: ASYNC110 - uvicorn offers no event for it
-                    await anyio.sleep(0.01)
+                await server.running.wait()
             try:
                 yield f"http://127.0.0.1:{listener.getsockname()[1]}"
             finally:
-                server.should_exit = True
-                server.force_exit = True
+                server.ending.set()
     finally:
         listener.close()
 
