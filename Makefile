@@ -99,8 +99,8 @@ up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 test: install ## Set up everything and run all tests
 	@$(BIN)/python -m pytest
 
-test-fast: $(VENV)/.ready ## Run the tests that start no program: no command, browser or PostgreSQL (for every commit)
-	@$(BIN)/python -m pytest -m "not process and not soak"
+test-fast: $(VENV)/.ready ## Run the tests that start no program and take little time (for every commit)
+	@$(BIN)/python -m pytest -m "not process and not slow and not soak"
 
 soak: install ## Run what takes minutes by nature: long runs, many kills
 	@$(BIN)/python -m pytest -m soak --timeout=3600

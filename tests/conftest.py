@@ -21,12 +21,20 @@ from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissing
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.warm import Zygote
 
-# A third of hypothesis's own number: there are many property tests, and each run draws other examples.
-# How quickly examples are drawn says how busy the machine is, nothing about the code.
-settings.register_profile(
-    "suite", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("suite")
+# Fewer than hypothesis's own 100: there are many property tests, and each run draws other examples.
+EXAMPLES: Final = 20
+FEW_EXAMPLES: Final = 8  # for `make test-fast`
+
+
+@pytest.hookimpl(tryfirst=True)  # tests take their settings when they are collected
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples are drawn. How quickly they are says how busy the machine is, nothing about
+    the code.
+    """
+    count = FEW_EXAMPLES if "not slow" in config.option.markexpr else EXAMPLES
+    checks = [HealthCheck.too_slow]
+    settings.register_profile("suite", max_examples=count, deadline=None, suppress_health_check=checks)
+    settings.load_profile("suite")
 
 
 # A shell ignores Ctrl-C for what it starts in the background, and programs hand that down to their children.
@@ -119,8 +127,8 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """As many as there are cores: each takes ten seconds of CPU to collect the tests."""
-    return os.cpu_count() or 1
+    """Three more than there are cores: tests wait for half of their time, and a worker costs 4 s of CPU."""
+    return (os.cpu_count() or 1) + 3
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

@@ -21,6 +21,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Approval, Decision, ErrorKind, RouteOutcome, ServerState
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.kit import warm
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 NOTES = [
@@ -42,7 +43,7 @@ NOTES = [
 def settings(folder: Path) -> Settings:
     return Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{folder}/s.db"},
+            "store": {"url": place_empty_store(folder, "s.db")},
             "narrow": {"vectors": str(folder / "vectors")},
             "flags": {"dense_scores": False},
         }

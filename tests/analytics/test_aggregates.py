@@ -28,6 +28,7 @@ from fingerpost.records import (
 from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.store import Store
 from tests.kit.journal_events import NOON, call, create_decided, create_requested, number_entries, request
+from tests.kit.stores import place_empty_store
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
-    async with Store.open(f"sqlite:///{tmp_path}/store.db", flush_ms=1.0, audit=False) as opened:
+    async with Store.open(place_empty_store(tmp_path), flush_ms=1.0, audit=False) as opened:
         yield opened
 
 

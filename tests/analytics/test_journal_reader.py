@@ -17,6 +17,7 @@ from fingerpost.store import Store
 from fingerpost.store.journal import JournalEntry
 from tests.kit.journal_events import call, request
 from tests.kit.server_pools import all_blocked
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ class OpenJournal:
 async def open_journal(folder: Path) -> AsyncGenerator[OpenJournal]:
     live = LiveFeed()
     async with (
-        Store.open(f"sqlite:///{folder}/store.db", flush_ms=1.0, audit=False) as store,
+        Store.open(place_empty_store(folder), flush_ms=1.0, audit=False) as store,
         JournalReader.open(store, live) as ledger,
     ):
         yield OpenJournal(store, live, ledger)

@@ -17,6 +17,7 @@ from fingerpost.testing import ToolServer, tool_server
 from tests.kit.api import open_served_api as served
 from tests.kit.gateway_methods import open_gateway_methods as gateway
 from tests.kit.gateway_methods import text_of
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 ALLOW: Any = [{"verdict": "allow", "server": "*"}]
@@ -37,7 +38,7 @@ def bank(call: Any = None) -> ToolServer:
 @asynccontextmanager
 async def open_bank_router(folder: Path, server: ToolServer, **settings: Any) -> AsyncGenerator[Router]:
     chosen = Settings.model_validate(
-        {"store": {"url": f"sqlite:///{folder}/s.db"}, "policy": ALLOW, **settings}
+        {"store": {"url": place_empty_store(folder, "s.db")}, "policy": ALLOW, **settings}
     )
     async with Router([server.spec()], settings=chosen) as router:
         await router.connect()

@@ -19,6 +19,7 @@ from fingerpost.errors import CallError, StoreUnavailable
 from fingerpost.events import CallEvent, CallRuled, MemorySink
 from fingerpost.records import CallContext, Decision, Effect, ErrorKind, Outcome, Scope, ToolCall, create_id
 from fingerpost.testing import ToolServer, tool_server
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 READ = {
@@ -79,7 +80,7 @@ async def open_notes_router(
     settings |= {} if tools_settings is None else {"tools": tools_settings}
     notes = tool_server("notes", tools or [READ, WRITE, DELETE], call=answer)
     sink = MemorySink()
-    chosen = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **settings})
+    chosen = Settings.model_validate({"store": {"url": place_empty_store(folder, "s.db")}, **settings})
     async with Router([notes.spec()], settings=chosen, sinks=[sink]) as router:
         await router.connect()
         yield NotesRouter(router, notes, sink)
@@ -264,7 +265,7 @@ async def test_research_falls_back_to_asking_and_that_to_a_search_each_asked_in_
     ]
     perplexity = tool_server("perplexity", chatty, call=fail)
     tavily = tool_server("tavily", [{**READ, "name": "tavily-search", "inputSchema": _query("query")}])
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})
     question = {"role": "user", "content": "Who runs the city library?"}
     arguments: dict[str, Any] = {
         "messages": [{"role": "system", "content": "Be brief."}, question],
@@ -301,7 +302,7 @@ async def test_the_next_tool_in_line_takes_over_with_its_own_argument_names(tmp_
     second = tool_server("second", [{**READ, "name": "find", "inputSchema": _query("q")}])
     settings = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{tmp_path}/s.db"},
+            "store": {"url": place_empty_store(tmp_path, "s.db")},
             "tools": [{"match": "first/search", "hierarchy": ["second/find"]}],
         }
     )
@@ -450,7 +451,7 @@ async def test_a_call_that_ran_has_its_result_although_the_rest_of_it_cannot_be_
 
 async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tmp_path: Path) -> None:
     notes = tool_server("notes", [READ])
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})
     async with Router([notes.spec()], settings=settings) as router:
         locker = await anyio.to_thread.run_sync(_lock, tmp_path / "s.db")
         try:
@@ -518,7 +519,7 @@ async def test_a_fallback_outside_of_the_callers_scope_is_passed_over(tmp_path: 
     first, second = tool_server("first", [READ], call=broken), tool_server("second", [READ])
     settings = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{tmp_path}/s.db"},
+            "store": {"url": place_empty_store(tmp_path, "s.db")},
             "tools": [{"match": "first/read_note", "hierarchy": ["second/read_note"]}],
         }
     )

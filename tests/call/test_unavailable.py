@@ -12,6 +12,7 @@ import pytest
 from fingerpost import Router, Settings
 from fingerpost.records import CallContext, Effect, ErrorKind, Outcome, Scope, ServerSpec, ToolCall, create_id
 from fingerpost.testing import tool_server
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 READ = {"name": "read", "description": "Read a note.", "annotations": {"readOnlyHint": True}}
@@ -24,7 +25,7 @@ ONLY_READS = Scope(effects=(Effect.READ,))
 @asynccontextmanager
 async def open_notes_router(folder: Path, *more: ServerSpec, **settings: Any) -> AsyncGenerator[Router]:
     notes = tool_server("notes", [READ, DELETE])
-    chosen = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **settings})
+    chosen = Settings.model_validate({"store": {"url": place_empty_store(folder, "s.db")}, **settings})
     async with Router([notes.spec(), *more], settings=chosen) as router:
         await router.connect()
         yield router
@@ -50,7 +51,7 @@ async def test_a_changed_tool_says_how_to_review_it(tmp_path: Path) -> None:
     async with open_notes_router(tmp_path):
         pass
     changed = tool_server("notes", [{**READ, "description": "Read, and tell everybody."}])
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})
     async with Router([changed.spec()], settings=settings) as router:
         await router.connect()
         outcome = await call(router, "notes/read")
@@ -86,7 +87,7 @@ async def test_a_tool_of_a_server_that_is_not_up_says_so(
 @proves("C3")
 async def test_a_tool_of_a_server_that_was_not_connected_says_so(tmp_path: Path) -> None:
     notes = tool_server("notes", [READ])
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})
     async with Router([notes.spec()], settings=settings) as router:
         assert "its server notes is not connected yet" in (await call(router, "notes/read")).content
 

@@ -30,6 +30,7 @@ from fingerpost.records import (
 from fingerpost.servers.in_flight import forward_question
 from fingerpost.servers.requests import RequestClock, RequestContext
 from tests.kit.call_runner import HandClock, RunnerFixture, a_call, a_context, create_permit
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 READ = a_call("notes/read")
@@ -266,7 +267,7 @@ class AskingServer:
 @proves("G6", "G8")
 async def test_a_person_is_asked_once_for_all_rounds_of_a_call(tmp_path: Path) -> None:
     asking = AskingServer()
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})
     tool_call = ToolCall(name="notes/write", arguments={"text": "hello"})
 
     async def call(passage: RequestContext, caller: str = "dana") -> Outcome:

@@ -23,6 +23,7 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 
+@pytest.mark.slow
 @proves("C9", "H17")
 @UNHURRIED
 @given(st.randoms(use_true_random=False))
@@ -181,6 +182,7 @@ def test_a_reference_into_the_network_is_never_fetched() -> None:
             listener.accept()
 
 
+@pytest.mark.slow
 @proves("F21")
 def test_ten_thousand_tools_of_one_server_are_all_reachable() -> None:
     snapshot = catalog(create_listing("big", *many(10_000))).snapshot

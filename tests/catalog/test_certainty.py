@@ -17,6 +17,7 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 
+@pytest.mark.slow
 @proves("X8")
 def test_of_635_labelled_tools_none_that_acts_runs_unasked_and_at_most_one_read_in_twenty_asks() -> None:
     tools = list(read_labelled_tools())

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ async def open_corpus_gateway(stack: AsyncExitStack, folder: Path, catalog: str)
     return await stack.enter_async_context(open_gateway_methods(folder, *servers, policy=ALLOWED))
 
 
+@pytest.mark.slow
 @proves("C2", "G8")
 async def test_calls_and_clients_reach_the_same_tool(tmp_path: Path) -> None:
     others: list[str] = []

@@ -206,6 +206,7 @@ def test_the_shown_difference_names_each_place_with_both_values() -> None:
     )
 
 
+@pytest.mark.slow
 @proves("F24")
 @UNHURRIED
 @given(definitions, definitions)

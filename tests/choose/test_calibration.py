@@ -124,6 +124,7 @@ def compute_error(samples: list[ConfidenceSample], calibration: Calibration) -> 
     return compute_calibration_error(said, np.array([float(one.right) for one in samples]))
 
 
+@pytest.mark.slow
 @proves("A16")
 @pytest.mark.parametrize(("count", "at_most"), [(100, 0.14), (300, 0.08), (2000, 0.05)])
 def test_an_overconfident_model_is_brought_nearer_the_truth_on_outcomes_it_was_not_fitted_on(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,6 +165,7 @@ PIECES = (
 LINES = st.lists(st.sampled_from(PIECES), max_size=12).map("\n".join)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(text=st.text() | LINES | JSON.map(json.dumps), last=st.booleans())
 def test_any_text_is_a_call_an_answer_or_a_problem_and_only_one_of_them(text: str, last: bool) -> None:

@@ -10,7 +10,7 @@ from benchmarks.gateway.instances import CLOSED, HAPROXY, InstanceBench
 
 from tests.requirements import proves
 
-SECONDS = 10.0
+SECONDS = 6.0
 AT_ONCE = 4
 
 

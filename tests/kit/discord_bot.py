@@ -12,6 +12,7 @@ from fingerpost import Router, Settings
 from fingerpost.surfaces.discord import load_library
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.discord_api import TOKEN, FakeDiscord
+from tests.kit.stores import place_empty_store
 
 load_library()
 from fingerpost.surfaces.discord.client import (  # noqa: E402
@@ -48,7 +49,7 @@ class BotFactory:
         }
         return Settings.model_validate(
             {
-                "store": {"url": f"sqlite:///{self.folder}/store.db"},
+                "store": {"url": place_empty_store(self.folder)},
                 "narrow": {"vectors": str(self.folder / "vectors")},
                 "flags": {"dense_scores": False},
                 "choose": {"mode": "simple"},

@@ -33,6 +33,7 @@ from fingerpost.surfaces.gateway.protocol import (
 )
 from fingerpost.surfaces.http.access import Endpoint
 from fingerpost.testing import ToolServer, tool_server
+from tests.kit.stores import place_empty_store
 
 DANA = Principal(name="dana", kind="key", rights=(Right.USE, Right.CONFIRM))
 EVE = Principal(name="eve", kind="key", rights=(Right.USE, Right.CONFIRM))
@@ -191,7 +192,7 @@ async def open_elicitation_gateway(
     sink = MemorySink()
     settings = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{folder}/s.db"},
+            "store": {"url": place_empty_store(folder, "s.db")},
             "gateway": {"approval_seconds": approval_seconds},
             **more,
         }

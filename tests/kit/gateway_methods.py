@@ -30,6 +30,7 @@ from fingerpost.surfaces.gateway.protocol import (
     JsonRpcError,
 )
 from fingerpost.surfaces.http.access import Endpoint
+from tests.kit.stores import place_empty_store
 
 LOCAL = Principal(name="local", rights=(Right.USE, Right.CONFIRM))  # as over stdio
 ALL = Endpoint(path="/mcp/all", mode="all")
@@ -157,7 +158,7 @@ async def open_gateway_methods(
     folder: Path, *servers: ServerSpec, connect: bool = True, **settings: Any
 ) -> AsyncGenerator[OpenMethods]:
     """A gateway in front of these servers."""
-    store = {"url": f"sqlite:///{folder / 'fingerpost.db'}"}
+    store = {"url": place_empty_store(folder, "fingerpost.db")}
     events, crowd = MemorySink(), RecordingAudience()
     made = Settings.model_validate({"store": store, **settings})
     async with (

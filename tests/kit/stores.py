@@ -28,12 +28,12 @@ ON_SQLITE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
 
 
-def place_empty_store(folder: Path) -> str:
+def place_empty_store(folder: Path, name: str = "store.db") -> str:
     """Put a store with all its tables into the folder, unless there is one. Returns its URL.
 
     The tables take longer to make than to copy.
     """
-    file = folder / "store.db"
+    file = folder / name
     if folder.is_dir() and not file.exists():
         file.touch(0o600)
         file.write_bytes(_read_empty_store())

@@ -140,6 +140,7 @@ def test_without_a_schema_any_object_or_array_will_do():
     assert parse_structured("7") is None
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(objects)
 def test_every_object_survives_fences_and_prose(value: dict[str, Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -52,6 +53,7 @@ def test_a_catalog_of_one_offers_it() -> None:
     assert list_offered(narrow("read the file notes.txt", ONE)) == ["files/read_file"]
 
 
+@pytest.mark.slow
 @proves("N6")
 def test_a_thousand_identical_tools_are_one_tool() -> None:
     same = tool("read_file", "Read a file from disk.", "path")

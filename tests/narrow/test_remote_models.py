@@ -126,6 +126,7 @@ def rank(narrower: Narrower, text: str = REQUEST) -> list[str]:
     return [one.tool for one in narrower.narrow(NarrowRequest(text=text)).shortlist.candidates]
 
 
+@pytest.mark.slow
 @proves("Q3")
 def test_an_embedding_endpoint_compares_meanings_and_its_vectors_are_kept(tmp_path: Path) -> None:
     with open_narrower(build_settings()) as builtin:

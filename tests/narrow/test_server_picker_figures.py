@@ -15,6 +15,7 @@ from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.kit.catalogs import tool
 from tests.kit.server_picks import PickerFixture, build_scores, snapshot, write_choice
+from tests.kit.stores import place_empty_store
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -45,7 +46,7 @@ def test_without_a_run_there_are_no_figures():
 @proves("E7")
 async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
     picker_fixture = PickerFixture(ScriptedModel([write_choice("mail"), ModelUnavailable("gone", model="m")]))
-    async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+    async with Store.open(place_empty_store(tmp_path)) as store:
         model = ScriptedModel([write_choice("mail"), ModelUnavailable("gone", model="m")])
         picker = ServerPicker(SmartRoutingSettings(), store.journal, model=model)
         for _ in range(2):

@@ -23,6 +23,7 @@ from fingerpost.settings import SmartRoutingSettings
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.kit.catalogs import catalog, create_listing, tool
 from tests.kit.server_picks import PickerFixture, snapshot, write_choice
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 LONG = "word " * 60
@@ -89,7 +90,7 @@ async def test_the_whole_context_of_a_planning_agent_goes_in(tmp_path: Path):
     planned = Message(role="assistant", text="", tool_calls=(call,))
     settings = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{tmp_path}/s.db"},
+            "store": {"url": place_empty_store(tmp_path, "s.db")},
             "flags": {"dense_scores": False},
             "smart_routing": {"mode": "on"},
         }
@@ -128,6 +129,7 @@ def test_a_conversation_too_long_loses_its_middle_and_says_so():
     assert len(huge) < 3200
 
 
+@pytest.mark.slow
 def test_a_catalog_of_very_many_servers_is_still_listed_whole():
     wordy = catalog(
         *(create_listing(f"s{number:04}", *(tool(f"t{i}", LONG) for i in range(5))) for number in range(380))

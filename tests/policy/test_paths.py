@@ -160,6 +160,7 @@ def tries(folder: Path) -> list[str]:
     return [encode(text) for text, encode in product(chosen, ENCODINGS) if random.Random(text).random() < 0.4]
 
 
+@pytest.mark.slow
 @proves("C6")
 def test_of_thousands_of_tries_to_escape_none_is_judged_inside(folder: Path) -> None:
     texts = tries(folder)
@@ -175,6 +176,7 @@ def test_of_thousands_of_tries_to_escape_none_is_judged_inside(folder: Path) -> 
     assert not [text for text in leading_out if judged[text] is PathPlacement.NONE]
 
 
+@pytest.mark.slow
 @proves("C6")
 def test_a_try_in_a_parameter_without_a_telling_name_is_not_judged_inside_either(folder: Path) -> None:
     leading_out = [text for text in tries(folder)[::3] if escapes(folder, text)]

@@ -21,6 +21,7 @@ from fingerpost.router.agent import Agent, AgentStats, RoutingThresholds
 from fingerpost.router.options import RuntimeSwitches
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, served, tool_server
 from tests.kit.native_model_server import Vendor, content, message, text
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 NOTES = [
@@ -46,7 +47,7 @@ async def answer(name: str, arguments: dict[str, Any]) -> str:
 
 def build_agent_settings(folder: Path, **settings: Any) -> Settings:
     given = {
-        "store": {"url": f"sqlite:///{folder}/s.db"},
+        "store": {"url": place_empty_store(folder, "s.db")},
         "narrow": {"vectors": str(folder / "vectors")},
         "flags": {"dense_scores": False},
     }

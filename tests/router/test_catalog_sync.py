@@ -16,13 +16,15 @@ from fingerpost.settings.model import LimitSettings
 from fingerpost.store import Store
 from tests.kit.catalogs import catalog, many, tool
 from tests.kit.loop_turns import turns_during
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 
+@pytest.mark.slow
 @proves("F21")
 async def test_the_event_loop_goes_round_while_the_cards_of_a_long_listing_are_made(tmp_path: Path):
     it = catalog()
-    async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
+    async with Store.open(place_empty_store(tmp_path, "fingerpost.db")) as store:
         intake = CatalogSync(it, store)
         long = Listing(server="shop", definitions=many(10 * MANY_CARDS))
         assert await turns_during(intake.prepare_listing(long)) > 1
@@ -33,7 +35,7 @@ async def test_the_event_loop_goes_round_while_the_cards_of_a_long_listing_are_m
 
 async def test_what_was_made_of_one_listing_is_not_taken_for_another(tmp_path: Path):
     it = catalog()
-    async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
+    async with Store.open(place_empty_store(tmp_path, "fingerpost.db")) as store:
         intake = CatalogSync(it, store)
         await intake.prepare_listing(Listing(server="shop", definitions=many(2 * MANY_CARDS)))
         intake.apply_listing(Listing(server="shop", definitions=(tool("get_price"),)))
@@ -44,7 +46,7 @@ async def test_what_was_made_of_one_listing_is_not_taken_for_another(tmp_path: P
 async def test_names_follow_the_listing_that_was_studied(tmp_path: Path, *, prefix: bool):
     before = Listing(server="shop", definitions=many(2 * MANY_CARDS), prefix=not prefix)
     it = catalog(before)
-    async with Store.open(f"sqlite:///{tmp_path}/fingerpost.db") as store:
+    async with Store.open(place_empty_store(tmp_path, "fingerpost.db")) as store:
         intake = CatalogSync(it, store)
         now = replace(before, prefix=prefix)
         await intake.prepare_listing(now)

@@ -12,6 +12,7 @@ from fingerpost.policy.rules import build_rule_names
 from fingerpost.router.profiles import build_profile_rules
 from fingerpost.settings import RuleSettings
 from fingerpost.settings.load import load
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 
@@ -48,7 +49,7 @@ def test_a_policy_that_would_silently_do_nothing_is_refused(wrong: dict[str, Any
 
 
 async def test_a_router_that_is_not_open_says_so(tmp_path: Path) -> None:
-    router = Router(settings=Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}}))
+    router = Router(settings=Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}}))
     with pytest.raises(ConfigError, match="not open") as refused:
         await router.route("hello")
     assert refused.value.hint is not None

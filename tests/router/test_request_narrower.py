@@ -14,6 +14,7 @@ from fingerpost import Router, Settings
 from fingerpost.events import IntentDetected, MemorySink, RequestNarrowed, SmartRoutingEnd, rebuild_packet
 from fingerpost.records import ErrorKind, NeedVerdict
 from fingerpost.testing import ScriptedModel, tool_server
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 MAIL = {
@@ -51,7 +52,7 @@ async def open_office_router(
     sink = MemorySink()
     chosen = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{folder}/s.db"},
+            "store": {"url": place_empty_store(folder, "s.db")},
             "narrow": {"vectors": str(folder / "vectors")},
             **settings,
             "flags": {"dense_scores": False, **settings.get("flags", {})},
@@ -183,7 +184,7 @@ async def test_a_server_that_failed_too_often_is_not_offered_and_the_reason_is_t
     ]
     settings = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{tmp_path}/s.db"},
+            "store": {"url": place_empty_store(tmp_path, "s.db")},
             "flags": {"dense_scores": False},
             "call": {"breaker_failures": 1, "retries": 0},
             "tools": [{"match": "weather/*", "timeout_ms": 200}],

@@ -11,6 +11,7 @@ from benchmarks.conversations import servers
 
 from fingerpost import Router, Settings
 from fingerpost.records import Message, Narrowing, NeedVerdict
+from tests.kit.stores import place_empty_store
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -35,7 +36,7 @@ async def open_conversation_router(folder: Path, *, without: tuple[str, ...] = (
     """A router over those servers, ready to compare by meaning."""
     settings = Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{folder}/s.db"},
+            "store": {"url": place_empty_store(folder, "s.db")},
             "narrow": {"vectors": str(folder / "vectors")},
             "smart_routing": {"mode": "off"},
         }

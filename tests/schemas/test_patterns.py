@@ -178,6 +178,7 @@ bodies = st.recursive(repeated, group_patterns, max_leaves=6)
 patterns = st.tuples(st.sampled_from(["", "^"]), bodies, st.sampled_from(["", "$"])).map("".join)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(pattern=patterns, text=st.text("ab1_- ,.א²\r\t", max_size=6))
 def test_what_is_refused_or_matched_for_certain_is_so_for_python_too(pattern: str, text: str) -> None:

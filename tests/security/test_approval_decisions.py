@@ -24,6 +24,7 @@ from fingerpost.records import ErrorKind, ServerSpec
 from fingerpost.testing import tool_server
 from tests.kit import warm
 from tests.kit.gateways import serve_gateway, wait_until_connected
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +67,7 @@ async def open_gateway_with_fetch(folder: Path, **more: Any) -> AsyncGenerator[G
     command, *arguments = [*warm.python(), "-m", "tests.security.fetch_server", str(count)]
     spec = ServerSpec(name="web", transport="stdio", command=command, args=tuple(arguments), cwd=str(ROOT))
     settings = Settings.model_validate(
-        {"store": {"url": f"sqlite:///{folder}/s.db"}, "policy": FETCH_ALLOWED, **more}
+        {"store": {"url": place_empty_store(folder, "s.db")}, "policy": FETCH_ALLOWED, **more}
     )
     async with Router([spec], settings=settings) as router:
         await wait_until_connected(router)
@@ -206,7 +207,7 @@ async def test_addresses_of_this_machine_are_refused_or_asked_about(tmp_path: Pa
         {"verdict": "allow", "tool": "web/fetch_trusted"},
         {"verdict": "allow", "arguments": {"far": "*"}},
     ]
-    settings = {"store": {"url": f"sqlite:///{tmp_path}/s.db"}, "policy": rules}
+    settings = {"store": {"url": place_empty_store(tmp_path, "s.db")}, "policy": rules}
     async with (
         Router([server.spec()], settings=Settings.model_validate(settings)) as router,
         serve_gateway(router) as address,

@@ -75,6 +75,7 @@ async def check_flooded(gateway: AttackedGateway, limit: str, *, era: Era) -> No
     assert good["result"]["isError"] is False
 
 
+@pytest.mark.slow
 @proves("X1")
 @pytest.mark.parametrize("era", [OLD, MODERN])
 @pytest.mark.parametrize("kind", FLOODS)

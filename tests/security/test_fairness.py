@@ -62,6 +62,7 @@ async def test_a_slot_goes_to_the_caller_who_has_the_fewest(
     assert order == ["m0", "m1", "f0", "m2", "f1", "m3", "f2", "m4", "m5"]
 
 
+@pytest.mark.slow
 @proves("X11")
 async def test_waiting_approvals_of_one_local_program_do_not_block_another(tmp_path: Path) -> None:
     server = tool_server("files", [tool("delete_file", "Delete a file for good.", "path", **DESTROYS)])

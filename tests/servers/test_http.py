@@ -178,6 +178,7 @@ async def test_a_deadline_covers_the_whole_exchange(fault: str):
     assert isinstance(await _failure(fault, timeout=0.5), ToolTimeout)
 
 
+@pytest.mark.slow
 @proves("F6", "F7")
 @table("fault", ["huge", "huge_event", "endless", "endless_event"])
 async def test_a_reply_larger_than_allowed_is_cut_off_while_reading(fault: str):
@@ -185,6 +186,7 @@ async def test_a_reply_larger_than_allowed_is_cut_off_while_reading(fault: str):
     assert isinstance(error, ResponseTooLarge)
 
 
+@pytest.mark.slow
 @proves("F6")
 @pytest.mark.parametrize("fault", ["huge", "huge_event"])
 async def test_a_large_reply_within_the_limit_arrives_whole(fault: str):

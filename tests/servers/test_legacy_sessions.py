@@ -240,6 +240,7 @@ def with_fewer_tools() -> Any:
     return FullServer().server.streamable_http_app()
 
 
+@pytest.mark.slow
 @proves("G8")
 @table(
     "older",

@@ -21,6 +21,7 @@ from tests.kit.call_runner import RunnerFixture, a_call, a_context
 from tests.kit.gateway_methods import open_gateway_methods, text_of
 from tests.kit.programs import program
 from tests.kit.server_pools import PATIENCE, open_pool
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 TOOL = "everything/trigger-long-running-operation"
@@ -38,7 +39,7 @@ def create_everything_server() -> Any:
 @pytest.mark.process
 @proves("F2")
 async def test_a_call_that_gets_on_may_take_longer_than_its_time_out(tmp_path: Path) -> None:
-    settings = Settings.model_validate({**QUICK, "store": {"url": f"sqlite:///{tmp_path}/a.db"}})
+    settings = Settings.model_validate({**QUICK, "store": {"url": place_empty_store(tmp_path, "a.db")}})
     async with Router([create_everything_server()], settings=settings) as router:
         await router.connect()
         outcome = await router.call(TOOL, STEADY)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -71,6 +72,7 @@ class Writer:
         self.put(brackets[1])
 
 
+@pytest.mark.slow
 @given(value=st.dictionaries(KEYS, VALUES, max_size=4), data=st.data())
 def test_json_decorated_with_comments_and_commas_means_the_same_and_keeps_its_lines(
     value: dict[str, Any], data: st.DataObject

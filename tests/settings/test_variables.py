@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ def test_values_are_put_in_once_and_never_expanded_again(environ: dict[str, str]
     assert [taken.name for taken in result.taken] == names
 
 
+@pytest.mark.slow
 @given(
     values=st.dictionaries(
         NAMES, st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="\\"))

@@ -241,6 +241,7 @@ async def test_the_anchor_file_does_not_keep_lines_of_what_is_gone(
     assert stat.S_IMODE((await anyio.Path(anchor).stat()).st_mode) == 0o600
 
 
+@pytest.mark.slow
 @proves("H29")
 async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) -> None:
     file = anyio.Path(sqlite_url.removeprefix("sqlite:///"))
@@ -259,6 +260,7 @@ async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) 
     assert (await file.stat()).st_size < full / 2
 
 
+@pytest.mark.slow
 @proves("H29")
 async def test_a_store_beyond_its_size_loses_its_oldest_journal_rows(sqlite_url: str) -> None:
     async with Store.open(sqlite_url) as store:

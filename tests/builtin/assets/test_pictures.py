@@ -54,6 +54,7 @@ def texts(svg: bytes) -> list[str]:
     return ["".join(element.itertext()) for element in root.iter(f"{SVG}text")]
 
 
+@pytest.mark.slow
 @proves("B3", "U13")
 @table(
     ("order", "words"),
@@ -96,6 +97,7 @@ async def test_words_in_a_picture_stay_words(settings: Settings):
         assert "/" not in picture.name and "<" not in picture.name
 
 
+@pytest.mark.slow
 @proves("U13")
 async def test_a_png_shows_the_same_bars(settings: Settings):
     order = {"kind": "chart", "data": {"low": 10, "high": 40}, "format": "png"}

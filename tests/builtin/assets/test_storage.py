@@ -23,6 +23,7 @@ from tests.requirements import proves
 CHART = {"kind": "chart", "title": "Fruit", "data": {"apples": 3, "pears": 5}}
 
 
+@pytest.mark.slow
 @proves("B3", "U13")
 async def test_over_http_it_is_a_file_for_its_owner_and_those_who_watch(settings: Settings):
     async with maker(settings) as router, open_api_of(router) as api:

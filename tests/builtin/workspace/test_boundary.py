@@ -131,6 +131,7 @@ attempts = st.lists(
 )
 
 
+@pytest.mark.slow
 @proves("U3", "C6")
 @settings(max_examples=40, deadline=None)
 @given(attempts)

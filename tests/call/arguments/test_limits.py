@@ -47,6 +47,7 @@ def parameters(number: int) -> dict[str, Any]:
     return {f"param_{place}": TEXT for place in range(number)}
 
 
+@pytest.mark.slow
 @proves("C4")
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
 def test_alternatives_within_alternatives_cost_a_bounded_number_of_steps(keyword: str) -> None:
@@ -97,6 +98,7 @@ def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
     assert prepare_arguments(card, {"Param-7": "x"}).arguments == {"param_7": "x"}
 
 
+@pytest.mark.slow
 @table(
     "schema",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -176,6 +177,7 @@ def test_a_signature_keeps_to_its_limit(schema: dict[str, Any], limit: int) -> N
     assert len(format_signature(with_schema(schema), limit=limit)) <= limit
 
 
+@pytest.mark.slow
 @proves("D7")
 @settings(PATIENT, max_examples=150)
 @given(schema=schemas, data=st.data())

@@ -86,6 +86,7 @@ tools = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @proves("D6")
 @given(results, tools, st.integers(0, 400), st.text(max_size=40))
 @settings(max_examples=50, deadline=None)

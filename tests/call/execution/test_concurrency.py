@@ -157,6 +157,7 @@ async def open_asking_server(way: str, *, concurrency: int) -> AsyncGenerator[Ru
             yield RunnerFixture(servers, concurrency=concurrency)
 
 
+@pytest.mark.slow
 @proves("G8")
 @pytest.mark.parametrize("way", ["http", "memory"])
 async def test_calls_that_wait_for_a_person_do_not_block_the_server(way: str):

@@ -20,6 +20,7 @@ from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.store import Store
 from fingerpost.testing import stdio_fault, tool_server
 from tests.kit.call_runner import RunnerFixture, a_call, a_context, a_run, open_bench
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 WRITE = a_call("notes/append", effect=Effect.WRITE)
@@ -272,7 +273,7 @@ async def test_a_door_that_forgets_its_time_out_is_left_soon_after():
 
 async def test_a_write_is_on_disk_before_it_is_sent_and_its_end_is_told(tmp_path: Path):
     on_disk: list[str] = []
-    async with Store.open(f"sqlite:///{tmp_path / 'store.db'}") as store:
+    async with Store.open(place_empty_store(tmp_path)) as store:
 
         async def look(_: str, __: dict[str, Any]) -> str:
             on_disk.extend(entry.event.kind for entry in await store.journal.list_events())

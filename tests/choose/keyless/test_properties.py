@@ -8,6 +8,7 @@ import time
 from datetime import date
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -165,6 +166,7 @@ def test_signals_of_another_text_do_not_mislead(request: str, other: str):
                 assert not isinstance(item, str) or stems_from(request, made, "", item) or item in request
 
 
+@pytest.mark.slow
 @table(
     "piece",
     ["a/", "((", "in Paris ", "1,", "SELECT ", 'x" ', "query: ", "from to ", "a_b ", "search for ", "*"],

@@ -120,6 +120,7 @@ def test_other_questions_are_not_about_syntax(request_text: str) -> None:
     assert not GUARD.is_about_syntax(request_text)
 
 
+@pytest.mark.slow
 @table(
     "pattern",
     [

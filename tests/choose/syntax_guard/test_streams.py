@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def clean_stream(guard: SyntaxGuard, pieces: list[str], *, request: str = "") ->
     return CleanedText(text=shown, removed=stream.removed)
 
 
+@pytest.mark.slow
 @proves("A15")
 @table("sample", (*read_invented_samples(), *ordinary()), ids=lambda sample: sample.text[:40])
 def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: GuardSample) -> None:

@@ -298,6 +298,7 @@ PIECES = [
 ]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=4), st.lists(st.sampled_from(PIECES), max_size=3)
 )

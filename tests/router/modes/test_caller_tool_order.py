@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +58,7 @@ class RoundsModel:
         return reply_with_calls(*made)
 
 
+@pytest.mark.slow
 @proves("O3")
 def test_every_call_is_answered_and_every_answer_has_its_call(tmp_path: Path) -> None:
     script = RoundsModel()

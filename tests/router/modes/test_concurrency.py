@@ -65,6 +65,7 @@ async def until(happened: anyio.Event) -> None:
         await happened.wait()
 
 
+@pytest.mark.slow
 @proves("W1", "H23")
 async def test_thirty_requests_at_once_keep_everything_apart(tmp_path: Path) -> None:
     base = reader()
@@ -173,6 +174,7 @@ async def test_a_reader_who_stops_early_ends_the_work(tmp_path: Path) -> None:
         assert stopped == []
 
 
+@pytest.mark.slow
 @proves("F31")
 async def test_a_reader_who_just_goes_away_ends_the_work_too(tmp_path: Path) -> None:
     thinking, ended = anyio.Event(), anyio.Event()

@@ -253,6 +253,7 @@ async def test_a_model_that_takes_none_of_the_offered_tools_is_shown_those_of_ot
     assert route.sources == ("sqlite/list_tables",), route.trace
 
 
+@pytest.mark.slow
 @proves("E5")
 @pytest.mark.parametrize("mode", ["single", "simple", "react"])
 @pytest.mark.parametrize("asks", ["", "list the tables of the database"])

@@ -164,6 +164,7 @@ async def _all(router: Router, cases: Sequence[object], **asking: Unpack[RouteKe
     return [routes[number] for number in range(len(cases))]
 
 
+@pytest.mark.slow
 @proves("A3", "W10")
 async def test_no_reply_to_the_selection_question_runs_what_was_not_offered_and_approved(
     tmp_path: Path,
@@ -178,6 +179,7 @@ async def test_no_reply_to_the_selection_question_runs_what_was_not_offered_and_
         assert list_called(servers)  # the corpus holds good selections in odd clothes as well: those did run
 
 
+@pytest.mark.slow
 @proves("A4", "A5")
 async def test_only_a_review_that_can_be_read_and_says_yes_lets_the_destructive_call_run(
     tmp_path: Path,
@@ -194,6 +196,7 @@ async def test_only_a_review_that_can_be_read_and_says_yes_lets_the_destructive_
         assert set(list_called(servers)) == {"files/delete_file"}
 
 
+@pytest.mark.slow
 @proves("A4", "A5")
 async def test_no_odd_reply_counts_as_an_approval(tmp_path: Path) -> None:
     odd = _odd("arguments", "broken", "shapes", share=1)
@@ -206,6 +209,7 @@ async def test_no_odd_reply_counts_as_an_approval(tmp_path: Path) -> None:
         assert {route.outcome for route in routes} <= {RouteOutcome.ANSWERED, RouteOutcome.WAITING}
 
 
+@pytest.mark.slow
 @proves("A15", "W10")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
@@ -228,6 +232,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
         assert list_called(servers) == []
 
 
+@pytest.mark.slow
 @proves("C1", "B4", "W10")
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_agent_runs_only_what_was_offered_and_never_what_destroys(tmp_path: Path, mode: str) -> None:
@@ -251,6 +256,7 @@ async def _is_deaf(router: Router, model: ScriptedModel) -> None:
     await StoredCapabilities(router.store.cache).put(key, found.to_bytes())
 
 
+@pytest.mark.slow
 @proves("C1", "W10")
 @pytest.mark.parametrize("calls", [False, True])
 async def test_a_model_that_cannot_call_tools_gets_no_further_with_json(tmp_path: Path, calls: bool) -> None:
@@ -325,6 +331,7 @@ _CALLS = st.lists(
 )
 
 
+@pytest.mark.slow
 @proves("A3", "A15", "C1", "W10")
 @pytest.mark.parametrize("mode", ["staged", "single", "react"])
 def test_arbitrary_replies_to_every_question_end_readably_and_destroy_nothing(

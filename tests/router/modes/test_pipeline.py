@@ -22,6 +22,7 @@ from fingerpost.router import (
     pipeline,
 )
 from fingerpost.settings import Settings
+from tests.kit.stores import place_empty_store
 
 STEPS = ["narrow", "select", "check", "review", "gate", "call", "answer"]
 
@@ -68,7 +69,7 @@ def test_options_do_not_change_on_their_way() -> None:
 
 
 async def test_a_keyword_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})
     async with Router(settings=settings) as router:
         with pytest.raises(TypeError, match="profil"):
             await router.route("Hello!", profil="guide")  # pyright: ignore[reportCallIssue]

@@ -39,6 +39,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.slow
 @proves("M31")
 async def test_what_each_role_may_do_at_each_endpoint(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, gateway={"require_key": True}, api={"per_minute": 100_000}) as api:

@@ -102,6 +102,7 @@ async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
     assert server.calls == []
 
 
+@pytest.mark.slow
 @proves("I4", "C6")
 @pytest.mark.parametrize("word", ["approve", "expire"])
 async def test_two_requests_that_wait_for_one_call_both_come_to_their_end(tmp_path: Path, word: str) -> None:

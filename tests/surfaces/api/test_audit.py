@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from hypothesis import given
 from hypothesis import settings as given_settings
 from hypothesis import strategies as st
@@ -95,6 +96,7 @@ async def test_a_long_trail_comes_in_pieces_as_it_was_when_it_was_asked_for(tmp_
         assert sizes == [10, 10, 5]
 
 
+@pytest.mark.slow
 @proves("I11")
 async def test_of_many_exports_at_once_some_are_refused_and_who_leaves_makes_room(tmp_path: Path):
     async with open_api_and_router(tmp_path) as api:

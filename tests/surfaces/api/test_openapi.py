@@ -81,6 +81,7 @@ def test_the_description_is_the_same_every_time(api_address: ApiAddress, documen
     assert again == document
 
 
+@pytest.mark.slow
 @proves("I1")
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 def test_the_api_keeps_to_its_description(

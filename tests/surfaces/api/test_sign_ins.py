@@ -33,6 +33,7 @@ async def ask_who(api: ServedApi, key: dict[str, str]) -> dict[str, Any]:
     return answer.json()
 
 
+@pytest.mark.slow
 @proves("M5")
 @pytest.mark.parametrize(
     ("calls", "lifetime"), [(100, 3600), pytest.param(500, 1, marks=pytest.mark.soak)], ids=str

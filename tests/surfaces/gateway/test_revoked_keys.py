@@ -20,6 +20,7 @@ from fingerpost.surfaces.http.server import get_address, listen_at
 from tests.kit.gateway_client import RawConnection, modern, modern_headers, open_raw_connection, open_session
 from tests.kit.gateways import run_app
 from tests.kit.small_gateway import OpenGate, SmallGateway, SmallMethods
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 CHANGED = "notifications/tools/list_changed"
@@ -103,7 +104,7 @@ async def test_streams_stay_open_while_keys_cannot_be_checked() -> None:
 
 @proves("G10")
 async def test_a_revoked_key_loses_its_streams(tmp_path: Path) -> None:
-    async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+    async with Store.open(place_empty_store(tmp_path)) as store:
         _, key = await store.keys.add("laptop")
 
         def gate(settings: GatewaySettings, bound: str) -> Authenticator:

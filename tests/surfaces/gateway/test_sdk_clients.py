@@ -160,6 +160,7 @@ def under_key(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @proves("D6", "G14")
 async def test_text_and_structured_content_of_a_cut_result_say_the_same_and_keep_the_schema(
     tmp_path: Path,

@@ -130,6 +130,7 @@ async def test_a_long_result_is_cut_and_keeps_its_pictures(tmp_path: Path) -> No
         assert "structuredContent" not in free  # it was not promised
 
 
+@pytest.mark.slow
 @proves("G14")
 async def test_fifty_megabytes_arrive_cut_and_can_be_read_on(tmp_path: Path) -> None:
     rows = "row 0\nrow 1\n" + "\n".join(f"row {number} {'of many' * 140}" for number in range(2, 52_000))

@@ -35,6 +35,7 @@ from tests.kit.gateways import run_app
 from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, open_pool
 from tests.kit.small_gateway import SmallMethods
+from tests.kit.stores import place_empty_store
 from tests.kit.token_issuer import rsa_jwk, rsa_key
 from tests.requirements import proves
 from tests.servers.test_oauth import person
@@ -63,7 +64,7 @@ async def open_guarded_gateway(
 async def test_over_http_a_key_opens_what_it_may_and_nothing_else(tmp_path: Path) -> None:
     events = MemorySink()
     async with (
-        Store.open(f"sqlite:///{tmp_path}/store.db") as store,
+        Store.open(place_empty_store(tmp_path)) as store,
         open_guarded_gateway(store, events, require_key=True) as (base, methods),
         aiohttp.ClientSession() as http,
     ):
@@ -149,7 +150,7 @@ async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Pat
     events, tokens = MemorySink(), MemoryTokens()
     async with (
         serve_signing_authority() as authority,
-        Store.open(f"sqlite:///{tmp_path}/store.db") as store,
+        Store.open(place_empty_store(tmp_path)) as store,
         open_guarded_gateway(
             store,
             events,

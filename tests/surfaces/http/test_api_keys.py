@@ -24,6 +24,7 @@ from fingerpost.surfaces.http.authenticator import (
 )
 from fingerpost.surfaces.http.credentials import ApiKeyCheck, KnownCredential
 from tests.kit.clock import Clock
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 MCP = Endpoint(path="/mcp", mode="auto")
@@ -33,7 +34,7 @@ HOST = {"host": "127.0.0.1:8642"}
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with Store.open(f"sqlite:///{tmp_path}/store.db") as opened:
+    async with Store.open(place_empty_store(tmp_path)) as opened:
         yield opened
 
 
@@ -252,7 +253,7 @@ def spoil(folder: Path) -> None:
 
 
 async def test_a_store_that_fails_is_not_a_wrong_key(tmp_path: Path, events: MemorySink) -> None:
-    async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+    async with Store.open(place_empty_store(tmp_path)) as store:
         _, key = await store.keys.add("laptop")
         gate = gate_of(store, events, require_key=True)
         await anyio.to_thread.run_sync(spoil, tmp_path)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
+import pytest
 import uvicorn
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,6 +119,7 @@ _REQUESTS = st.lists(
 _CUTS = st.lists(st.integers(0, 400), max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(_REQUESTS, st.booleans(), _CUTS)
 def test_any_requests_in_any_pieces_are_heard_as_by_the_parser_alone(

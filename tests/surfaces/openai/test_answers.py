@@ -90,6 +90,7 @@ async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: b
     assert choice["finish_reason"] == finish == "stop"
 
 
+@pytest.mark.slow
 async def test_an_answer_longer_than_is_kept_says_that_it_was_cut(tmp_path: Path):
     text = "a" * (MAX_ANSWER_LENGTH + 1)
     # Whole alone: the kit's model would take half a million steps to stream it.

@@ -17,6 +17,7 @@ from fingerpost.surfaces.http.access import AccessDenial, Endpoint
 from fingerpost.testing import tool_server
 from tests.kit.elicitation_servers import RoundsServer, SessionServer
 from tests.kit.gateways import serve_gateway
+from tests.kit.stores import place_empty_store
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +63,7 @@ async def open_two_era_gateway(
     folder: Path, *more: ServerSpec, **chosen: Any
 ) -> AsyncGenerator[TwoEraGateway]:
     old, new = SessionServer(), RoundsServer()
-    settings = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **chosen})
+    settings = Settings.model_validate({"store": {"url": place_empty_store(folder, "s.db")}, **chosen})
     async with Router([old.spec, new.spec, *more], settings=settings) as router:
         await router.connect()
         async with serve_gateway(router, authenticator=NamedCallerGate()) as address:

@@ -100,6 +100,7 @@ async def test_the_list_is_the_same_bytes_every_time_and_asks_no_server(tmp_path
         assert again is first
 
 
+@pytest.mark.slow
 @proves("G4", "G14")
 async def test_thousands_of_tools_page_quickly_and_completely(tmp_path: Path) -> None:
     big = tool_server("big", [reading_tool(f"tool_{number:05}", x="string") for number in range(2_000)])
