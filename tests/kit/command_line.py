@@ -86,15 +86,12 @@ class CommandLine:
     def runs(
         self, *arguments: str, extra: Mapping[str, str] | None = None, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=self.home,
-            env={**self.environment, **(extra or {})},
-            input=stdin,
-            capture_output=True,
-            text=True,
+        return warm.run_command(
+            self._build_arguments(arguments),
+            folder=self.home,
+            environment={**self.environment, **(extra or {})},
+            stdin=stdin,
             timeout=150,
-            check=False,
         )
 
     def reads(self, *arguments: str) -> Any:

@@ -9,15 +9,20 @@ when a tool of theirs is called; until then `recorded.py` answers what they answ
 
 from __future__ import annotations
 
+import marshal
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Thread
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from tests.kit.programs import PATH
 
@@ -64,6 +69,56 @@ class Zygote:
         os.environ.pop(ADDRESS, None)
         self._process.communicate(timeout=PATIENCE)  # the end of its input is the end of it
         self._folder.cleanup()
+
+
+def run_command(
+    arguments: Sequence[str],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    stdin: str | None,
+    timeout: float,
+) -> subprocess.CompletedProcess[str]:
+    """What `subprocess.run` returns for our command, without a process that stands for it."""
+    command = ["fingerpost", *arguments]
+    sys.audit("subprocess.Popen", command[0], command, str(folder), None)
+    request = {
+        "program": command[0],
+        "arguments": command[1:],
+        "folder": str(folder),
+        "environment": dict(environment),
+    }
+    body = marshal.dumps(request)
+    with TemporaryFile() as out, TemporaryFile() as err, socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(timeout)
+        line.connect(os.environ[ADDRESS])
+        given = 0 if stdin is None else _pass_text(stdin)
+        try:
+            socket.send_fds(line, [len(body).to_bytes(4)], [given, out.fileno(), err.fileno()])
+        finally:
+            if given:
+                os.close(given)
+        line.sendall(body)
+        ended = line.recv(8)
+        code = int.from_bytes(ended, signed=True) if ended else 70
+        return subprocess.CompletedProcess(command, code, _read_text(out), _read_text(err))
+
+
+def _pass_text(text: str) -> int:
+    """The end of a pipe that the text can be read from."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with open(writer, "wb") as pipe, suppress(BrokenPipeError):  # noqa: PTH123 - a descriptor
+            pipe.write(text.encode())
+
+    Thread(target=write, daemon=True).start()
+    return reader
+
+
+def _read_text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def command() -> list[str]:
