@@ -219,7 +219,7 @@ async def test_any_instance_serves_what_another_one_began(tmp_path: Path, postgr
         await check_approvals(client, boss)
         await check_live_stream(client, boss)
         await check_disabled_tools(client, boss)
-        await check_sign_in(client)
+        await check_sign_in(instances, client)
         await check_limits(instances, boss)
         assert (await client.http.delete("/mcp", headers=client.headers)).status_code == 200
         await expect_status(client, 404)
@@ -340,11 +340,17 @@ async def check_disabled_tools(client: Client, boss: Client) -> None:
     await boss.api("POST", "/api/tools/talk/report/switch", {"on": True})
 
 
-async def check_sign_in(client: Client) -> None:
-    """Begun at one instance, finished at the next one, used at all."""
+async def check_sign_in(instances: Instances, client: Client) -> None:
+    """Begun at one instance, finished at the next one, used at all. The code passes encrypted."""
+    messages: list[str] = []  # from instance to instance
+    for router in instances.routers:
+        router.store.messages.subscribe("asked", lambda body: messages.append(json.dumps(body)))
     begun = await client.api("POST", "/api/sign-ins/accounts")
     answer = await agree(begun["url"])
     assert (await client.api("POST", "/api/sign-in-answers", answer))["signed_in"]
+    asked = "".join(messages)
+    assert "sign_in_answer" in asked
+    assert answer["code"] not in asked and answer["state"] not in asked
     for _ in range(INSTANCES):
         called = await client.api("POST", "/api/call", {"tool": "accounts/get_account", "arguments": {}})
         assert called["success"], called

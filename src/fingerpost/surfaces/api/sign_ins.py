@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable
 from typing import Annotated, Final, Literal, cast
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +16,7 @@ from fingerpost.events import AccessChanged
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Right, ServerSpec
 from fingerpost.router import Router
+from fingerpost.store.credentials import TokenCipher
 from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,
@@ -129,7 +131,8 @@ class SignInOperations(OperationGroup):
         self._redirect = f"{(router.settings.gateway.public_url or address).rstrip('/')}/"
         self._running: list[_OpenSignIn] = []
         self._open: dict[str, _OpenSignIn] = {}  # by state
-        router.store.messages.answer_questions(_ANSWER_TOPIC, self._find_sign_in)
+        self._cipher: TokenCipher | None = None  # for answers on their way to another process
+        router.store.messages.answer_questions(_ANSWER_TOPIC, self._find_sealed)
 
     @declare_operation("GET", "/api/sign-ins", right=Right.USE)
     async def list_sign_ins(self, request: ApiRequest) -> UserSignInPage:
@@ -158,6 +161,7 @@ class SignInOperations(OperationGroup):
             own[0].scope.cancel()
         elif len(self._running) >= MAX_OPEN:
             raise ApiProblem(503, "Too many sign-ins at once", "Try again in a few minutes.")
+        await self._load_cipher()  # the answer may come to another process
         opened = _OpenSignIn(spec, request.principal.user_name)
         self._running.append(opened)
         self._tasks.start_soon(self._run, opened)
@@ -178,8 +182,7 @@ class SignInOperations(OperationGroup):
         given: JsonObject = {"user": request.principal.user_name, "answer": answer}
         # It may have begun in another process.
         work = self._find_sign_in(given)
-        messages = self._router.store.messages
-        found = await (messages.ask(_ANSWER_TOPIC, given, seconds=FINISH_SECONDS) if work is None else work)
+        found = await (self._ask_others(given) if work is None else work)
         if found is None:
             detail = "It has expired, was finished already, or was begun by another user. Sign in again."
             raise ApiProblem(404, "There is no such sign-in", detail)
@@ -189,6 +192,23 @@ class SignInOperations(OperationGroup):
         server, user = str(found["server"]), request.principal.user_name
         await record_sign_in(self._router, server, user, "made", by=request.principal.name)
         return UserSignIn(server=server, signed_in=True)
+
+    async def _load_cipher(self) -> TokenCipher:
+        self._cipher = self._cipher or TokenCipher(await self._router.store.secret.load())
+        return self._cipher
+
+    async def _ask_others(self, given: JsonObject) -> JsonObject | None:
+        """Have the process finish the sign-in where it began. Codes are not in the database in the clear."""
+        sealed = (await self._load_cipher()).seal(_ANSWER_TOPIC, json.dumps(given).encode()).hex()
+        return await self._router.store.messages.ask(
+            _ANSWER_TOPIC, {"sealed": sealed}, seconds=FINISH_SECONDS
+        )
+
+    def _find_sealed(self, asked: JsonObject) -> Awaitable[JsonObject] | None:
+        if self._cipher is None:  # none has begun here
+            return None
+        given = self._cipher.open(_ANSWER_TOPIC, bytes.fromhex(str(asked["sealed"])))
+        return None if given is None else self._find_sign_in(json.loads(given))
 
     def _find_sign_in(self, given: JsonObject) -> Awaitable[JsonObject] | None:
         """Return the work that finishes a sign-in, or None if this user did not begin it in this process."""
