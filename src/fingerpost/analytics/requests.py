@@ -278,22 +278,15 @@ def _may_match(entry: JournalEntry, query: PacketQuery) -> bool:
     else:
         assert isinstance(event, CallReceived)
         caller, conversation, named = event.caller, event.conversation, True
-    return (
-        (named or query.text == event.packet_id)
-        and query.caller in (None, caller)
-        and query.conversation in (None, conversation)
-    )
+    is_from = query.caller in (None, caller) and query.conversation in (None, conversation)
+    return is_from and (named or query.text == event.packet_id)
 
 
 def _matches_query(line: PacketLine, query: PacketQuery) -> bool:
+    names = (line.prompt, *line.tools, line.packet_id)
     return (
         query.outcome in (None, line.outcome, line.state)
         and query.mode in (None, line.mode)
         and (query.tool is None or query.tool in line.tools or query.tool == line.prompt)
-        and (line.kind == "request" or _contains_text(line, query.text))
+        and (line.kind == "request" or any(query.text.casefold() in name.casefold() for name in names))
     )
-
-
-def _contains_text(line: PacketLine, text: str) -> bool:
-    wanted = text.casefold()
-    return any(wanted in name.casefold() for name in (line.prompt, *line.tools, line.packet_id))

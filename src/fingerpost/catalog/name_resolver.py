@@ -81,13 +81,12 @@ def fold_name(name: str) -> str:
     return "".join(character for character, kind in kept if kind[0] not in "PZ" and kind not in {"Cc", "Cf"})
 
 
-def list_readings(written: str, *, own: Collection[str] = ()) -> Iterator[str]:
+def list_readings(written: str) -> Iterator[str]:
     """Return the names that may be meant, the least changed first.
 
-    Quotes, `()`, a number at the end and namespaces are removed, one after the other. `own` are folded names
-    of servers and tools, which are no namespaces here.
+    Quotes, `()`, a number at the end and namespaces are removed, one after the other.
     """
-    for group in _group_readings(written, own):
+    for group in _group_readings(written, ()):
         yield from group
 
 
@@ -103,7 +102,10 @@ def list_server_readings(written: str) -> Iterator[tuple[str, str]]:
 
 
 def _group_readings(written: str, own: Collection[str]) -> Iterator[list[str]]:
-    """Return the readings by the number of removed namespaces. In each group, the last one has no ending."""
+    """Return the readings by the number of removed namespaces. In each group, the last one has no ending.
+
+    `own` are folded names of servers and tools, which are no namespaces here.
+    """
     if len(written) > MAX_WRITTEN_LENGTH:
         return
     readings = [written.strip(_QUOTES)]

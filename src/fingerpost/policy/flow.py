@@ -147,10 +147,9 @@ class PersonWords:
         return moment is not None and any(moment - start in self.durations for start in starts)
 
     def _contain_day(self, moment: datetime) -> bool:
+        day = (moment.month, moment.day)
         return any(
-            (day.year if year is None else year, month, number) == (day.year, day.month, day.day)
-            for day in (moment.date(),)
-            for year, month, number in self.days
+            day == (month, number) and year in (None, moment.year) for year, month, number in self.days
         )
 
     def _contain_time(self, moment: datetime) -> bool:
@@ -423,9 +422,8 @@ def compute_marks(text: str, *, searching: bool = False) -> frozenset[int]:
     folded = _fold(text[:100_000])
     words = _WORD.findall(folded)
     # One plain word says nothing: a channel called `general` must not make all results with it untrusted.
-    sizes = (
-        (2, 3, _SHINGLE_WORDS) if searching else (min(len(words), _SHINGLE_WORDS) if len(words) > 1 else 0,)
-    )
+    whole = min(len(words), _SHINGLE_WORDS) if len(words) > 1 else 0
+    sizes = (2, 3, _SHINGLE_WORDS) if searching else (whole,)
     pieces = {name.strip(_EDGES) for name in _IDENTIFIER.findall(folded)}
     pieces = {name for name in pieces if len(name) >= _MIN_IDENTIFIER_LENGTH}
     for size in sizes:
@@ -594,9 +592,8 @@ class DataTrails:
 
     async def describe(self, call: Call, card: ToolCard, context: CallContext) -> CallData:
         """Return what is known of the data of this call."""
-        if self.preset == "off" or (
-            not (outbound := card.has(DataLabel.OUTBOUND)) and call.effect is Effect.READ
-        ):
+        outbound = card.has(DataLabel.OUTBOUND)
+        if self.preset == "off" or (not outbound and call.effect is Effect.READ):
             return CallData()
         trail = build_trail(context, self.preset)
         reading = call.effect is Effect.READ
@@ -629,11 +626,8 @@ class DataTrails:
         """
         if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
             return
-        labels = [
-            label
-            for label in (DataLabel.UNTRUSTED, DataLabel.PRIVATE)
-            if (found := known.get(label)) is not None and found.value
-        ]
+        noted = (DataLabel.UNTRUSTED, DataLabel.PRIVATE)
+        labels = [label for label in noted if (found := known.get(label)) is not None and found.value]
         if DataLabel.UNTRUSTED not in labels and (marked or await self._was_stored(text)):
             labels.append(DataLabel.UNTRUSTED)
         written = known.get(DataLabel.UNTRUSTED)

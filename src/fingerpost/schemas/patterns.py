@@ -218,16 +218,13 @@ class _PatternScanner:
         if letter == "b":
             return 8
         if letter in self._escapes:
-            return self._translate_class_escape(letter, negated=negated)
+            self.ambiguous = True
+            if not negated or not self._wide:
+                return self._escapes[letter]
+            if letter not in _NARROW_ESCAPES:
+                raise _UntranslatablePattern
+            return _NARROW_ESCAPES[letter]
         return self._read_escaped_character(letter)
-
-    def _translate_class_escape(self, letter: str, *, negated: bool) -> str:
-        self.ambiguous = True
-        if not negated or not self._wide:
-            return self._escapes[letter]
-        if letter not in _NARROW_ESCAPES:
-            raise _UntranslatablePattern
-        return _NARROW_ESCAPES[letter]
 
     def _quote_character(self, code: int) -> str:
         """Return the RE2 syntax of a literal character."""
