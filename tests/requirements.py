@@ -511,7 +511,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
         "person accepts them; harmless ones are left alone",
-        gap="93 % of the definitions held out are found (goal: 95 %), and about half of new wordings",
+        gap="71 % of new wordings that were held out are found (goal: 95 %), and 5 % of hard harmless "
+        "definitions have a finding (goal: 2 %)",
     ),
     "X22": Requirement(
         "Text in a result that addresses the model is fenced, its invisible characters are written out, it "

@@ -80,7 +80,7 @@ async def test_routers_and_commands_list_known_servers_without_loading_what_conn
     tmp_path: Path,
 ) -> None:
     server = SleepyServer(tmp_path)
-    settings = build_settings(tmp_path)
+    settings = build_settings(tmp_path, flags={"scan_definitions": True})
     async with Router([server.spec], settings=settings) as router:
         await router.connect()
     command = [str(server.spec.command), *server.spec.args]

@@ -25,7 +25,16 @@ def test_poisoned_definitions_are_found_and_harmless_ones_are_not() -> None:
     assert known.recall >= 0.95, known.missed
     assert held_out.recall >= 0.9
     assert known.false_positives <= 0.02, known.wrong
-    assert held_out.false_positives <= 0.02
+    assert held_out.false_positives <= 0.05
+
+
+@proves("X21")
+def test_most_new_wordings_are_found() -> None:
+    known, held_out = (poison.measure(held_out=held_out, fresh=True) for held_out in (False, True))
+    assert known.recall >= 0.9, known.missed
+    assert held_out.recall >= 0.65
+    assert known.false_positives <= 0.05, known.wrong
+    assert held_out.false_positives <= 0.06
 
 
 @proves("X20")

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+from fingerpost.catalog.act_model import ACT_MODEL_ID, ReadSentence, load_act_model, read_sentence
 from fingerpost.catalog.tool_names import escape_invisible_except
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.data_files import read_data_table
@@ -89,9 +90,11 @@ class _Patterns(dict[str, _Pattern]):
 
 _PATTERNS: Final = _Patterns()
 _CODE: Final = Path(__file__)
-# A definition is scanned again when the rules change: this code (unless it is in a zip file) and the table.
+# A definition is scanned again when this code (unless it is in a zip file), the table or the model change.
 RULES_ID: Final = hashlib.sha256(
-    json.dumps(_TABLE, sort_keys=True).encode() + (_CODE.read_bytes() if _CODE.is_file() else b"")
+    json.dumps(_TABLE, sort_keys=True).encode()
+    + ACT_MODEL_ID.encode()
+    + (_CODE.read_bytes() if _CODE.is_file() else b"")
 ).hexdigest()[:16]
 _TOKEN = prepare_re(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
 _PART = prepare_re(r"[^\W_]+")
@@ -1123,6 +1126,27 @@ def _is_dense(part: str) -> bool:
 
 # Definitions
 
+# Scores of the act model from which a sentence counts; set by its false findings on harmless definitions.
+_MIN_SCORE: Final = 2.5
+_MIN_SERIOUS_SCORE: Final = 3.5
+_MIN_DOUBTED_SCORE: Final = -2.0  # below it the rules on sentences are not believed
+_MIN_JUDGED: Final = 8  # characters
+_MAX_JUDGED: Final = 2000  # sentences of one definition
+_MAX_JUDGED_WORDS: Final = 50  # of one sentence
+_MAX_TOPIC: Final = 40  # words of the first sentence, which says what the tool is about
+_KNOWN_BUSINESS: Final = {"chatty": _SETS["chat"], "secure": _SETS["security"]}
+_ACT_KINDS: Final = (
+    (FindingKind.SECRET, frozenset(("secret", "env", "path", "variable")), "reads as a request for secrets"),
+    (
+        FindingKind.CONTEXT,
+        frozenset(("context", "instruction")),
+        "reads as a request for the conversation or the model's instructions",
+    ),
+    (FindingKind.SHADOWING, frozenset(("broken", "prefer")), "reads as a change of how other tools are used"),
+)
+
+_DOUBTED: Final = frozenset(reason for _, reason, _, _ in _RULES)
+
 # A parameter with a word of each set in its name asks for what the model knows.
 _SMUGGLING_NAMES: Final = tuple(
     (parse_word_set(one), parse_word_set(other))
@@ -1158,13 +1182,91 @@ def scan_definition(server: str, definition: JsonObject) -> tuple[DefinitionFind
             signs = _find_signs(text[:MAX_TEXT_LENGTH], place)
         for sign in signs:
             found.setdefault((sign.reason, path), _build_finding(sign, path))
-    return tuple(found.values())
+    scores = _judge_texts(server, definition)
+    kept = [each for each in found.values() if each.reason not in _DOUBTED or _is_likely(each, scores)]
+    explained = {each.where for each in kept}
+    signs = ((path, _build_act_sign(*judged)) for path, judged in scores.items() if path not in explained)
+    return (*kept, *(_build_finding(sign, path) for path, sign in signs if sign is not None))
 
 
 @lru_cache(maxsize=1024)
 def scan_instructions(server: str, instructions: str) -> tuple[DefinitionFinding, ...]:
     """Return the findings in the instructions of a server."""
     return scan_definition(server, {"instructions": instructions})
+
+
+def read_definition(server: str, definition: JsonObject) -> Iterator[tuple[str, str, ReadSentence]]:
+    """Yield path, text and reading of each sentence of a definition, for the act model."""
+    own = frozenset(map(to_singular, (*split_words(str(definition.get("name", ""))), *split_words(server))))
+    described = _clean(str(definition.get("description", ""))[:MAX_TEXT_LENGTH])
+    topic = own.union(map(to_singular, _list_words(next(_split_sentences(described), ""))[:_MAX_TOPIC]))
+    known = {name for name, words in _KNOWN_BUSINESS.items() if not own.isdisjoint(words)}
+    left = MAX_DEFINITION_LENGTH
+    for path, text, is_name in islice(_iterate_texts(definition), MAX_TEXTS):
+        left -= len(text)
+        if left < 0:
+            return
+        if is_name or len(text) < _MIN_JUDGED:
+            continue
+        is_prose = path in ("description", "instructions", "title")
+        choice = ".enum[" in path or path.endswith((".const", ".default"))
+        for number, sentence in enumerate(_split_evenly(_clean(text[:MAX_TEXT_LENGTH]))):
+            if len(sentence) < _MIN_JUDGED or (sentence.isascii() and " " not in sentence):
+                continue
+            opening = is_prose and number == 0
+            place = (
+                "opening" if opening else "description" if is_prose else "choice" if choice else "parameter"
+            )
+            places = {} if sentence.isascii() else _tag_words(sentence)
+            flags = {place, *known, *(("path",) if _matches("sensitive_path", sentence) else ())}
+            yield path, sentence, read_sentence(sentence, flags, own if opening else topic, places)
+
+
+def _split_evenly(text: str) -> Iterator[str]:
+    """Yield the sentences of a text, long ones in parts."""
+    for sentence in _split_sentences(text):
+        words = sentence.split() if len(sentence) > _MAX_JUDGED_WORDS else []
+        if len(words) <= _MAX_JUDGED_WORDS:
+            yield sentence
+        else:
+            for start in range(0, len(words), _MAX_JUDGED_WORDS):
+                yield " ".join(words[start : start + _MAX_JUDGED_WORDS])
+
+
+def _judge_texts(server: str, definition: JsonObject) -> dict[str, tuple[float, str, ReadSentence]]:
+    """Return for each text the sentence that is most likely for the model, after its score."""
+    sentences = list(islice(read_definition(server, definition), _MAX_JUDGED))
+    if not sentences:
+        return {}
+    scores = load_act_model().score([read for _, _, read in sentences])
+    best: dict[str, tuple[float, str, ReadSentence]] = {}
+    for (path, text, read), score in zip(sentences, scores, strict=True):
+        if path not in best or score > best[path][0]:
+            best[path] = score, text, read
+    return best
+
+
+def _is_likely(finding: DefinitionFinding, scores: Mapping[str, tuple[float, str, ReadSentence]]) -> bool:
+    """Return whether what a rule found counts: the act model knows English only."""
+    score = scores[finding.where][0] if finding.where in scores else _MIN_SCORE
+    return score >= _MIN_DOUBTED_SCORE or not finding.words.isascii()
+
+
+def _build_act_sign(score: float, text: str, read: ReadSentence) -> TextSign | None:
+    if score < _MIN_SCORE:
+        return None
+    kind, reason = _name_act(read)
+    severity = Severity.SERIOUS if score >= _MIN_SERIOUS_SCORE else Severity.WARNING
+    return TextSign(kind, reason, text[:_MAX_SHOWN], severity)
+
+
+def _name_act(read: ReadSentence) -> tuple[FindingKind, str]:
+    """Return kind and reason of a sentence that is for the model, by the objects that it names."""
+    named = set[str]().union(*read.classes)
+    for kind, objects, reason in _ACT_KINDS:
+        if not objects.isdisjoint(named) or not objects.isdisjoint(read.flags):
+            return kind, reason
+    return FindingKind.INSTRUCTION, "reads as an order to the model that is not this tool's task"
 
 
 def _build_finding(sign: TextSign, path: str) -> DefinitionFinding:
