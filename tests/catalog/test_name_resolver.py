@@ -157,7 +157,7 @@ async def test_calls_and_clients_reach_the_same_tool(tmp_path: Path) -> None:
         gateways = {name: await open_corpus_gateway(stack, tmp_path / name, name) for name in CATALOGS}
         for name in CORPUS:
             gateway, meaning = gateways[name.catalog], name.meaning
-            checked = gateway.router.calls.check(ToolCall(name=name.written, arguments={}))
+            checked = await gateway.router.calls.check(ToolCall(name=name.written, arguments={}))
             expected = meaning.tools[0] if len(meaning.tools) == 1 else None
             if (checked.tool, checked.arguments.get("operation", "")) != (expected, meaning.operation):
                 others.append(f"{name.written!r} is checked as {checked.tool}, {checked.problem}")
@@ -195,12 +195,13 @@ async def test_a_tool_outside_of_the_bounds_is_neither_found_nor_suggested(tmp_p
     async with AsyncExitStack() as stack:
         calls = (await open_corpus_gateway(stack, tmp_path / "main", "main")).router.calls
         for name in (one for one in CORPUS if one.catalog == "main"):
-            checked = calls.check(ToolCall(name=name.written, arguments={}), [scope])
+            checked = await calls.check(ToolCall(name=name.written, arguments={}), [scope])
             assert checked.tool in {None, *scope.tools}
             suggested = checked.problem.removeprefix(f"there is no tool {name.written!r}")
             assert not any(key in suggested for key in others)
         # The namesake of another server is not there for this caller, so the name is not ambiguous.
-        assert calls.check(ToolCall(name="functions.Search", arguments={}), [scope]).tool == "notes/search"
+        checked = await calls.check(ToolCall(name="functions.Search", arguments={}), [scope])
+        assert checked.tool == "notes/search"
 
 
 names = st.text(alphabet="aB_-./:0 (`)é\u05d0\u200b", min_size=1, max_size=8)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
-import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from fingerpost.call.approvals import CallApprovals, RoundPermits
@@ -94,6 +91,7 @@ from fingerpost.records import (
     Verdict,
     utc_now,
 )
+from fingerpost.schemas.validator import load_validator
 from fingerpost.servers import ServerPool
 from fingerpost.servers.requests import PENDING_META_KEY, RequestContext
 from fingerpost.settings import RuleSettings, Settings
@@ -325,8 +323,7 @@ class CallPipeline:
         """Resolve the name, prepare the arguments, judge the call, permit it or ask, execute it, digest."""
         if (answer := await self._answer_without_tool(tool_call, context, outcomes)) is not None:
             return answer
-        if not hasattr(sys.modules.get("jsonschema"), "validators"):  # not loaded completely
-            await anyio.to_thread.run_sync(import_module, "jsonschema")
+        await load_validator()
         ready = self._prepare(tool_call, context, outcomes)
         if isinstance(ready, Outcome):
             return ready
@@ -564,10 +561,11 @@ class CallPipeline:
         more = f" and {len(paths) - MAX_DIFFERENCES} more" if len(paths) > MAX_DIFFERENCES else ""
         return f" ({', '.join(paths[:MAX_DIFFERENCES])}{more})"
 
-    def check(
+    async def check(
         self, tool_call: ToolCall, scopes: Sequence[Scope] = (), *, profile: str | None = None
     ) -> CheckedCall:
         """Check the call's name and arguments. Nothing runs and no events are emitted."""
+        await load_validator()
         repair = self._settings.flags.argument_repair
         return check_call(
             tool_call, self._get_visible(tuple(scopes), profile), self._servers.get_precheck, repair=repair

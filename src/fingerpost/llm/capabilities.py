@@ -11,9 +11,10 @@ from typing import Final
 from fingerpost.errors import ModelError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, OnText, ResponseSchema
-from fingerpost.llm.content import as_mapping, load_validator, parse_json, parse_structured
+from fingerpost.llm.content import as_mapping, parse_json, parse_structured
 from fingerpost.records import JsonObject, Message
 from fingerpost.regex import prepare_re
+from fingerpost.schemas.validator import load_validator
 
 PROBE_TOKENS: Final = 200
 _COMPLETE_FINISH_REASONS: Final = (None, "stop", "tool_calls", "function_call")

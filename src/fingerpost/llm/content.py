@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Final, cast
-
-import anyio
-import anyio.to_thread
 
 from fingerpost.errors import ModelReplyInvalid
 from fingerpost.frozen import frozen
@@ -347,12 +342,6 @@ _FENCE: Final = prepare_re(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
 _OPENING: Final = prepare_re(r"[{\[]")
 # A string (even an unterminated one) is matched as a whole, so that a comma inside it is kept.
 _SPARE_COMMA: Final = prepare_re(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
-
-
-async def load_validator() -> None:
-    """Load the JSON Schema library, which `parse_structured` needs, outside of the event loop."""
-    if "jsonschema" not in sys.modules:
-        await anyio.to_thread.run_sync(import_module, "jsonschema")
 
 
 def parse_structured(text: str, schema: JsonObject | None = None) -> Json | None:

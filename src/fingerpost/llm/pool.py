@@ -28,9 +28,9 @@ from fingerpost.llm.capabilities import (
     probe,
     split_reasoning,
 )
-from fingerpost.llm.content import load_validator
 from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.llm.remote import MAX_REMEMBERED_MODELS
+from fingerpost.schemas.validator import load_validator
 from fingerpost.settings import ModelSettings, ModelsSettings
 
 DEFAULT_WINDOW: Final = 32_768  # tokens, for a model that was not configured; the default of the settings

@@ -74,7 +74,7 @@ async def take_steps(run: RunState, step: StepResult) -> Route:
         if step is NextStep.SELECT:
             step = await select(run)
         if isinstance(step, SelectedTool):
-            step = check(run, step)
+            step = await check(run, step)
         if isinstance(step, CheckedTool):
             step = await review(run, step)
         if isinstance(step, ReviewedTool):

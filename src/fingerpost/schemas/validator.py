@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from importlib import import_module
 from itertools import islice
 from threading import local
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import anyio.to_thread
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
@@ -25,6 +29,12 @@ MAX_STEPS: Final = 60_000  # a quarter of a second on a slow machine
 STEPS_FOR_CHECKING: Final = 20_000  # of these, reserved for validation
 _CHARACTERS_PER_STEP: Final = 64  # characters of a text
 _NODES_PER_STEP: Final = 8  # nested values
+
+
+async def load_validator() -> None:
+    """Load the library outside of the event loop. To be awaited before the first validation."""
+    if not hasattr(sys.modules.get("jsonschema"), "validators"):  # not loaded completely
+        await anyio.to_thread.run_sync(import_module, "jsonschema")
 
 
 class StepBudgetExceeded(Exception):

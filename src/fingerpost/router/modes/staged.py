@@ -151,11 +151,11 @@ def _record_selected(
     return SelectedTool(selection=selection, cards=cards)
 
 
-def check(run: RunState, selected: SelectedTool) -> CheckedTool | NextStep | Route:
+async def check(run: RunState, selected: SelectedTool) -> CheckedTool | NextStep | Route:
     """Repair and validate the arguments. If invalid, the model tries again; then a person is asked."""
     selection = selected.selection
     tool_call, options = build_tool_call(selection), run.options
-    checked = run.deps.calls.check(tool_call, options.scopes, profile=options.profile)
+    checked = await run.deps.calls.check(tool_call, options.scopes, profile=options.profile)
     card = next((card for card in selected.cards if card.key == checked.tool), None)
     if checked.problem or card is None:
         return _handle_invalid_arguments(run, selection, checked)
