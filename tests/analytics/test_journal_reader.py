@@ -225,7 +225,7 @@ async def test_a_stream_of_some_kinds_from_now_on(journal: OpenJournal) -> None:
             await all_blocked()
             await anyio.sleep(0.05)  # it asks where the journal stands
             await journal.record(*call("cal_2"))
-    assert [entry.event.packet_id for entry in seen] == ["cal_2"]
+    assert [(entry.event.kind, entry.event.packet_id) for entry in seen] == [("call_finished", "cal_2")]
 
 
 async def test_a_slow_reader_loses_nothing(journal: OpenJournal) -> None:

@@ -61,12 +61,11 @@ async def test_a_changed_tool_says_how_to_review_it(tmp_path: Path) -> None:
         assert "`fingerpost pins accept notes/read`" in outcome.advice
 
 
-@pytest.mark.process
 @proves("C3", "F42")
 @pytest.mark.parametrize(
     ("spec", "reason", "fix"),
     [
-        (GONE, "its server gone is down: ", "`fingerpost doctor`"),
+        pytest.param(GONE, "its server gone is down: ", "`fingerpost doctor`", marks=pytest.mark.process),
         (
             ServerSpec(name="gone", transport="stdio", command="x", enabled=False),
             "its server gone is disabled in the configuration",
