@@ -127,7 +127,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three more than there are cores: tests wait for half of their time, and a worker costs 4 s of CPU."""
+    """Three more than there are cores: tests wait for half of their time, and a worker costs 5 s of CPU."""
     return (os.cpu_count() or 1) + 3
 
 

@@ -464,6 +464,7 @@ def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
     assert compute_call_fingerprint("d", "t", {}) != compute_call_fingerprint("d", "t2", {})
 
 
+@pytest.mark.slow
 @proves("G6")
 @ON_SQLITE
 async def test_one_caller_cannot_bury_a_person_under_questions(open_call_approvals: Opened) -> None:

@@ -216,6 +216,7 @@ def test_the_difference_is_empty_exactly_when_the_fingerprints_agree(
     assert (find_differences(old, new) == ()) == (compute_fingerprint(old) == compute_fingerprint(new))
 
 
+@pytest.mark.slow
 @proves("F24")
 @UNHURRIED
 @given(definitions, st.text())

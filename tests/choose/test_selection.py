@@ -44,6 +44,7 @@ def test_the_corpus_is_large_and_its_names_are_unique() -> None:
     assert len({sample.name for sample in CORPUS}) == len(CORPUS)
 
 
+@pytest.mark.slow
 @proves("A3")
 @table("sample", CORPUS, ids=lambda sample: sample.name)
 async def test_what_a_model_writes_becomes_a_selection_of_an_offered_tool_or_nothing(sample: Sample) -> None:

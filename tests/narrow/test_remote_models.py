@@ -186,6 +186,7 @@ def test_while_the_encoder_is_away_words_decide_and_then_meaning_again(
             assert back.texts
 
 
+@pytest.mark.slow
 @proves("Q3")
 def test_vectors_of_another_model_at_the_same_address_are_computed_again(tmp_path: Path) -> None:
     with open_host() as host:

@@ -104,6 +104,7 @@ async def test_a_caller_hears_of_no_tool_outside(tmp_path: Path, bound: dict[str
                 check(json.dumps(frame.data))
 
 
+@pytest.mark.slow
 @proves("X9")
 @pytest.mark.parametrize("bound", BOUND[:2], ids=["scope", "profile"])
 async def test_no_right_shows_a_bound_key_what_lies_outside(tmp_path: Path, bound: dict[str, Any]) -> None:

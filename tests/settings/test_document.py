@@ -212,6 +212,7 @@ class TomlWriter:
             self.pair(table)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), crlf=st.booleans())
 def test_every_key_of_a_toml_file_is_on_the_line_the_locator_says(data: st.DataObject, crlf: bool) -> None:

@@ -212,6 +212,7 @@ async def test_what_contradicts_itself_can_still_be_read_and_verified(file: Path
             await store.pins.put(pin("git/after"))
 
 
+@pytest.mark.slow
 @proves("X12")
 async def test_damage_in_a_large_file_is_found_beside_the_work(file: Path, url: str):
     """A start does not wait for the whole file; once damage is found nothing more is written."""

@@ -118,6 +118,7 @@ async def test_an_address_in_a_reply_is_fetched_only_where_the_service_is(settin
         assert there.fetched == ["/files/picture", "/files/elsewhere"] and other.fetched == []
 
 
+@pytest.mark.slow
 @proves("U13")
 async def test_what_a_service_does_wrong_is_said_without_the_key(settings: Settings):
     allowed = settings.model_copy(update={"policy": (ALLOWED,)})

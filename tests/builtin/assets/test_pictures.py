@@ -156,6 +156,7 @@ known = st.sampled_from(
 shaped = st.dictionaries(known, json_values | st.lists(known) | st.lists(numbers, max_size=6), max_size=5)
 
 
+@pytest.mark.slow
 @drawn
 @example([0.0, 5e-324], "bar")
 @example([1234567.0, 1234567.5], "line")
@@ -309,6 +310,7 @@ def test_values_in_words_are_found(prompt: str, pairs: dict[str, float]):
     assert dict(zip(chart.labels, chart.series[0].values, strict=True)) == pairs
 
 
+@pytest.mark.slow
 @table("text", ["1,234.5 € (67 %) – é?", "שלום", "Ελλάδα", "$x$ and \\frac"])
 def test_letters_for_pngs(text: str):
     assert draw_chart(parse_chart({text: 1, "b": 2}, ""), "png").startswith(b"\x89PNG")

@@ -63,6 +63,7 @@ async def test_what_a_server_calls_a_page_is_given_as_bytes(settings: Settings):
     assert answer.headers["content-disposition"].startswith("attachment")
 
 
+@pytest.mark.slow
 @proves("U13")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_an_mcp_client_reads_it_by_its_link(settings: Settings, mode: str):
@@ -113,6 +114,7 @@ async def test_alone_it_keeps_in_the_store_of_the_settings(settings: Settings, t
     assert (tmp_path / "x.svg").read_bytes().startswith(b"<svg ")
 
 
+@pytest.mark.slow
 async def test_its_result_is_short_and_never_holds_the_thing_itself(settings: Settings):
     async with maker(settings) as router:
         outcome = await router.call(TOOL, {"kind": "audio", "prompt": "a tone of 440 Hz for 60 seconds"})

@@ -58,6 +58,7 @@ def base(notes_with_traps: Path) -> Iterator[KnowledgeBase]:
     made.close()
 
 
+@pytest.mark.slow
 @proves("B2")
 @examples(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=PATHS, absolute=st.booleans())

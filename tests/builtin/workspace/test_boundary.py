@@ -226,6 +226,7 @@ def everything_with_d(number: int) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "delete", {"path": "d/deep", "recursive": True}
 
 
+@pytest.mark.slow
 @proves("U3")
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=40))

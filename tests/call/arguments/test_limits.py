@@ -85,6 +85,7 @@ def test_a_list_of_some_hundred_records_is_put_right_and_checked_to_the_end() ->
     assert prepared.arguments == {"files": [{"path": "x", "size": 1}] * 500}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("known", "unknown"), [(2_000, 90), (4_000, 4_000)])
 def test_very_many_unknown_keys_are_not_compared_with_very_many_names(known: int, unknown: int) -> None:
     card = takes(parameters(known), required=[])

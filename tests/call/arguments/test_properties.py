@@ -162,6 +162,7 @@ def _is_settled(schema: dict[str, Any], value: Any) -> bool:
     )
 
 
+@pytest.mark.slow
 @PATIENT
 @given(written=arguments, one=schemas, two=schemas)
 def test_a_translation_never_raises_and_what_it_accepts_fits(

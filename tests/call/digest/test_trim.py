@@ -336,6 +336,7 @@ def test_the_last_line_says_what_is_missing_and_how_to_get_it() -> None:
     assert "fingerpost result" not in unkept.text
 
 
+@pytest.mark.slow
 @proves("F6")
 def test_a_huge_result_is_cut_without_being_copied_many_times() -> None:
     line = "2025-01-01 10:00:00 INFO all is well with request number 4711 of this day\n"

@@ -156,6 +156,7 @@ def test_a_schema_or_a_request_of_any_shape_is_survived(prop: Json, name: str, r
     assert build_missing_question(made, got.missing, "he").text if got.missing else got.is_complete
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(request=st.text(max_size=200), other=st.sampled_from(REQUESTS))
 def test_signals_of_another_text_do_not_mislead(request: str, other: str):

@@ -168,6 +168,7 @@ def test_any_text_is_gone_through_and_nothing_is_added_to_it(text: str) -> None:
         assert cleaned.text == text
 
 
+@pytest.mark.slow
 @table("sign", ['{"a":', "[", "(", "<a>", "not ", "-", "a."])
 def test_deep_nesting_breaks_nothing(sign: str) -> None:
     for depth in (1, 2, 150, 9_000):

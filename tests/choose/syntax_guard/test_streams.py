@@ -67,6 +67,7 @@ def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: Guar
     assert clean_stream(GUARD, list(sample.text), request=sample.request) == whole
 
 
+@pytest.mark.slow
 @proves("A15")
 @settings(UNHURRIED, max_examples=120)
 @given(

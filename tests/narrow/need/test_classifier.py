@@ -272,6 +272,7 @@ texts = st.text(max_size=400) | st.lists(
 ).map(" ".join)
 
 
+@pytest.mark.slow
 @proves("A2")
 @settings(max_examples=150, deadline=None)
 @given(text=texts, earlier=st.lists(texts, max_size=3))

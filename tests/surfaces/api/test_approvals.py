@@ -145,6 +145,7 @@ async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
         assert len(events) == 1
 
 
+@pytest.mark.slow
 @proves("I4", "F32")
 async def test_of_two_decisions_of_one_name_at_two_gateways_one_stands(tmp_path: Path) -> None:
     async with (

@@ -62,6 +62,7 @@ def document(api_address: ApiAddress) -> dict[str, Any]:
     return httpx2.get(f"{api_address.address}/api/openapi.json").json()
 
 
+@pytest.mark.slow
 @proves("I1")
 def test_the_description_is_openapi(document: dict[str, Any]) -> None:
     assert document["openapi"].startswith("3.1")

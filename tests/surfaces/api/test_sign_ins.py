@@ -171,6 +171,7 @@ async def test_people_whose_names_are_addresses_are_told_apart(tmp_path: Path) -
         assert [user["name"] for user in users] == ["root", "token:anna@one.example"]
 
 
+@pytest.mark.slow
 @proves("M5")
 async def test_one_user_cannot_keep_others_from_signing_in(tmp_path: Path) -> None:
     async with (

@@ -257,6 +257,7 @@ async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_
     assert not [arrival for arrival in probe.arrivals if "fp_" in arrival.everything]
 
 
+@pytest.mark.slow
 @proves("G8", "G9")
 async def test_a_busy_client_with_a_session_has_one_of_its_own_at_a_server_of_both_eras(
     tmp_path: Path,

@@ -67,6 +67,7 @@ async def test_a_client_lists_finds_calls_and_reads(tmp_path: Path, era: Era) ->
             assert "Only books." in str(client.instructions)
 
 
+@pytest.mark.slow
 @proves("G4", "G14")
 @pytest.mark.parametrize("era", ERAS)
 async def test_more_tools_than_a_page_holds_reach_a_client(tmp_path: Path, era: Era) -> None:

@@ -97,6 +97,7 @@ async def call(address: str, token: str) -> dict[str, Any]:
     return answer.json()
 
 
+@pytest.mark.slow
 @proves("M20")
 async def test_each_caller_acts_with_the_own_exchanged_token(tmp_path: Path) -> None:
     async with open_ledger(tmp_path) as (issuer, ledger, address):

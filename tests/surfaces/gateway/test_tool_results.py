@@ -146,6 +146,7 @@ async def test_what_is_no_result_is_an_invalid_reply(tmp_path: Path, result: Any
         assert end.attempt.error in (ErrorKind.EXECUTION_FAILED, ErrorKind.UNKNOWN)
 
 
+@pytest.mark.slow
 @proves("G14")
 @table(
     ("result", "named"),

@@ -77,6 +77,7 @@ async def read_stream(completions: ServedCompletions, **more: Any) -> tuple[dict
     return deltas, finish
 
 
+@pytest.mark.slow
 @proves("O1")
 @pytest.mark.parametrize("shaped", [True, False], ids=["in a shape", "guarded"])
 async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: bool):

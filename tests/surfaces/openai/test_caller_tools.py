@@ -110,6 +110,7 @@ async def test_that_holds_after_a_restart_too(tmp_path: Path):
     assert [role for role, _ in shape(model.asked[-1])] == ["user", "assistant", "tool", "assistant", "tool"]
 
 
+@pytest.mark.slow
 @proves("O3")
 async def test_responses_with_functions_of_the_caller(tmp_path: Path):
     function: Any = {"type": "function", **MAP["function"], "strict": False}

@@ -140,6 +140,7 @@ async def test_without_any_model(tmp_path: Path):
     assert listed == ["fingerpost", "fingerpost:keyless"]
 
 
+@pytest.mark.slow
 @proves("O1")
 async def test_responses_whole_and_streamed(tmp_path: Path):
     async with open_served_completions(tmp_path, tells_time()) as completions, completions.client() as client:

@@ -323,6 +323,7 @@ BODY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @proves("O5")
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(body=BODY | ANYTHING)

@@ -150,6 +150,7 @@ async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
         assert gateway.runs == 1
 
 
+@pytest.mark.slow
 @proves("G6", "F33")
 @both_eras
 async def test_a_client_with_a_session_for_each_call_runs_what_was_approved_once(

@@ -189,6 +189,7 @@ async def test_hidden_characters_and_line_ends_of_a_server_are_shown_for_what_th
         assert "\u200b" not in text_of(found)
 
 
+@pytest.mark.slow
 @proves("G3")
 async def test_describe_tool_tells_everything_or_says_what_it_left_out(tmp_path: Path) -> None:
     small = {**reading_tool("small", "Does little.", city="string"), "outputSchema": {"type": "object"}}
