@@ -54,6 +54,7 @@ SQUARE = {
         ({"type": "array", "items": TEXT}, '["a, b", "c"]', ["a, b", "c"]),
         ({"type": "array", "items": TEXT}, "['a', 'b']", ["a", "b"]),
         ({"type": "array", "items": {"enum": ["red", "green"]}}, "Red; GREEN", ["red", "green"]),
+        ({"enum": ["red", "green"]}, ["Green"], "green"),
         ({"type": "object"}, '{"a": [1, null]}', {"a": [1, None]}),
         ({"type": "object", "properties": {"line": WHOLE}}, [{"line": "3"}], {"line": 3}),
         ({"enum": ["asc", "desc"]}, "ASC", "asc"),
