@@ -59,7 +59,7 @@ async def main() -> None:
         print("select:", chosen.selection.tool, json.dumps(chosen.selection.arguments))
 
         wish = ToolCall(name=chosen.selection.tool, arguments=chosen.selection.arguments)
-        checked = router.calls.check(wish)
+        checked = await router.calls.check(wish)
         print("check: ", checked.tool, json.dumps(checked.arguments))
         for repair in checked.repairs:
             print(f"check:  {repair.path} was {repair.kind}: {repair.reason}")
