@@ -11,8 +11,9 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -55,14 +56,18 @@ def scan_row(row: dict[str, Any]) -> tuple[DefinitionFinding, ...]:
     return (*found, *(build_look_alike_finding(name, key) for key in alike))
 
 
-def measure(*, held_out: bool, fresh: bool = False) -> ScanFigures:
-    """Scan this part of the corpus. `fresh`: the new wordings."""
+# Parts of the corpus by style: new wordings of the rules' author, and definitions by others.
+LATER_STYLES: Final = {"fresh": "new wordings", "outside": "by others"}
+
+
+def measure(*, held_out: bool, style: str = "") -> ScanFigures:
+    """Scan this part of the corpus: one of `LATER_STYLES`, or all other definitions."""
     missed: list[str] = []
     wrong: list[str] = []
     counts = Counter[bool]()
     for line in CORPUS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        if row["held_out"] is not held_out or (row["style"] == "fresh") is not fresh:
+        if row["held_out"] is not held_out or (row["style"] if row["style"] in LATER_STYLES else "") != style:
             continue
         counts[row["poisoned"]] += 1
         found = scan_row(row)
@@ -95,18 +100,18 @@ def run(data: Path | None = None) -> None:
     """Print recall, false positives, what is quarantined of real definitions, and the time a tool takes."""
     console = Console()
     table = Table("part", "poisoned", "recall", "harmless", "false positives", title="poisoned definitions")
-    for held_out, fresh in ((False, False), (True, False), (False, True), (True, True)):
-        found = measure(held_out=held_out, fresh=fresh)
+    for style, held_out in product(("", *LATER_STYLES), (False, True)):
+        found = measure(held_out=held_out, style=style)
         table.add_row(
-            ("new wordings, " if fresh else "") + ("held out" if held_out else "development"),
+            ", ".join(filter(None, (LATER_STYLES.get(style), "held out" if held_out else "development"))),
             str(found.poisoned),
             f"{found.recall:.3f}",
             str(found.harmless),
             f"{found.false_positives:.3f}",
         )
     console.print(table)
-    for fresh in (False, True):
-        found = measure(held_out=False, fresh=fresh)
+    for style in ("", *LATER_STYLES):
+        found = measure(held_out=False, style=style)
         for title, lines in (("missed", found.missed), ("wrong", found.wrong)):
             console.print(f"{title} (development):", *lines, sep="\n  ", soft_wrap=True, markup=False)
     if data is not None:

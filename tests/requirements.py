@@ -511,8 +511,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
         "person accepts them; harmless ones are left alone",
-        gap="71 % of new wordings that were held out are found (goal: 95 %), and 5 % of hard harmless "
-        "definitions have a finding (goal: 2 %)",
+        gap="71 to 74 % of new wordings that were held out are found (goal: 95 %), and 4 to 9 % of hard "
+        "harmless definitions have a finding (goal: 2 %)",
     ),
     "X22": Requirement(
         "Text in a result that addresses the model is fenced, its invisible characters are written out, it "

@@ -30,12 +30,13 @@ def test_poisoned_definitions_are_found_and_harmless_ones_are_not() -> None:
 
 
 @proves("X21")
-def test_most_new_wordings_are_found() -> None:
-    known, held_out = (poison.measure(held_out=held_out, fresh=True) for held_out in (False, True))
+@pytest.mark.parametrize(("style", "false_positives"), [("fresh", 0.06), ("outside", 0.1)])
+def test_most_new_wordings_are_found(style: str, false_positives: float) -> None:
+    known, held_out = (poison.measure(held_out=held_out, style=style) for held_out in (False, True))
     assert known.recall >= 0.9, known.missed
     assert held_out.recall >= 0.65
     assert known.false_positives <= 0.05, known.wrong
-    assert held_out.false_positives <= 0.06
+    assert held_out.false_positives <= false_positives
 
 
 @pytest.mark.slow

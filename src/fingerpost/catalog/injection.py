@@ -1127,7 +1127,7 @@ def _is_dense(part: str) -> bool:
 # Definitions
 
 # Scores of the act model from which a sentence counts; set by its false findings on harmless definitions.
-_MIN_SCORE: Final = 2.5
+_MIN_SCORE: Final = 2.0
 _MIN_SERIOUS_SCORE: Final = 3.5
 _MIN_DOUBTED_SCORE: Final = -2.0  # below it the rules on sentences are not believed
 _MIN_JUDGED: Final = 8  # characters
