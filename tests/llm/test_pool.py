@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
+import psutil
 import pytest
 
 from fingerpost.errors import (
@@ -21,6 +24,15 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
+
+
+def count_connections(*addresses: str) -> int:
+    """Connections of this process as a client of these servers."""
+    ports = {urlsplit(address).port for address in addresses}
+    ours = psutil.Process().net_connections("tcp")
+    return sum(
+        one.status == psutil.CONN_ESTABLISHED and bool(one.raddr) and one.raddr.port in ports for one in ours
+    )
 
 
 def create_model_error(kind: type[ModelError], name: str = "small") -> ModelError:
@@ -117,7 +129,9 @@ async def test_models_come_from_the_settings_and_stand_in_over_the_wire():
         assert (reply.text, reply.stood_in) == ("at your service", True)
         assert (len(busy.asked), len(well.asked)) == (2, 1)
         assert (pool.window(Role.LITE), pool.window(Role.PRIME)) == (32_768, 4096)
+        assert count_connections(first, second) > 0
         await pool.aclose()
+        assert count_connections(first, second) == 0
 
 
 async def test_without_a_model_nothing_is_ready_and_asking_says_what_to_set():
