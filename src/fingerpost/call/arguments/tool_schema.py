@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import islice
 from threading import Lock
 from types import NoneType
@@ -175,7 +176,6 @@ class ToolSchema:
         given = card.definition.get("inputSchema")
         self.schema: JsonObject = copy_object(given) if is_object(given) else {"type": "object"}
         self.fast_check = FastCheck(self.schema)
-        self.validator = SchemaValidator(self.schema)
         self.nodes = SchemaNodes(self.schema)
         self.root: SchemaNode = self.nodes.get_node(self.schema)
         # Words about the tool's topic add nothing to a parameter's name.
@@ -183,6 +183,11 @@ class ToolSchema:
         self.names = frozenset({card.name, card.key, card.exposed_name})
         self.notes = _describe_unchecked(self.schema)
         self.signatures: dict[int, str] = {}  # signatures, by their limit
+
+    @cached_property
+    def validator(self) -> SchemaValidator:
+        """The validator of whole arguments, which needs the library: see `load_validator`."""
+        return SchemaValidator(self.schema)
 
 
 class _ToolSchemaCache:

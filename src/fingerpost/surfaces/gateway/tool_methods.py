@@ -34,6 +34,7 @@ from fingerpost.records import (
     create_id,
 )
 from fingerpost.router import Router
+from fingerpost.schemas.validator import load_validator
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
 from fingerpost.surfaces.gateway.elicitation.client import CallRound, can_be_asked
 from fingerpost.surfaces.gateway.listing.resources import ResourceListing
@@ -423,6 +424,7 @@ class ToolMethods:
             tool_call = ToolCall(name=card.key, arguments=tool_call.arguments)
         if headers and (schema := self._tool_listing.get_mirrored_schema(card)) is not None:
             repair = self._router.settings.flags.argument_repair
+            await load_validator()
             check_argument_headers(card, schema, tool_call.arguments, headers, repair=repair)
         request_context = build_request_context(request, log_level=self._levels.get_level(request.session))
         if can_be_asked(request.capabilities) or request_context.is_continuation:
