@@ -182,6 +182,11 @@ def _answer(request: ModelRequest) -> str:
 # The browser
 
 
+def write_import(module: str) -> str:
+    """The JavaScript that gives a module of the console: the one that the page has loaded."""
+    return f"import(new URL('{module}', document.querySelector('script[type=module]').src))"
+
+
 @contextmanager
 def chromium() -> Generator[Browser]:
     """Debian's Chromium (or Chrome); skips where there is none."""

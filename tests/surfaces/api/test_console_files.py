@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -41,6 +42,24 @@ async def test_what_a_browser_has_is_not_sent_again(api: ServedApi) -> None:
     assert (again.status_code, again.content) == (304, b"")
     head = await api.client.head("/")
     assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_files_are_kept_for_good_until_there_is_another_version(api: ServedApi) -> None:
+    page = await api.get("/")
+    assert page.headers["cache-control"] == "no-cache"
+    named = re.findall(r'"(/console/[^"]+)"', page.text)
+    assert len(named) == 6
+    for path in named:
+        kept = await api.get(path)
+        assert kept.headers["cache-control"] == "max-age=31536000, immutable"
+        plain, earlier = (re.sub("/v[0-9a-f]{16}/", other, path) for other in ("/", f"/v{'0' * 16}/"))
+        for other in (plain, earlier):  # a page of an earlier release is still open
+            found = await api.get(other)
+            assert found.content == kept.content
+            assert found.headers["cache-control"] == "no-cache"
+    version = named[0].removesuffix("logo.svg")
+    assert (await api.get(f"{version}nothing.js")).headers["cache-control"] == "no-cache"
+    assert (await api.get(version)).status_code == 404
 
 
 @proves("V8")

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from fingerpost.events import PacketReceived, RouteBegan, RouteEnded
 from fingerpost.records import Mode, Packet, RouteOutcome
 from fingerpost.router import Router
-from tests.kit.browser import ConsoleServer, visit
+from tests.kit.browser import ConsoleServer, visit, write_import
 from tests.requirements import proves
 
 PER_SECOND = 50
@@ -54,7 +54,7 @@ def nodes(page: Page) -> int:
 
 
 def count_lines(page: Page) -> int:
-    return int(page.evaluate("import('/console/live.js').then((module) => module.live.get().lines.length)"))
+    return int(page.evaluate(f"{write_import('live.js')}.then((module) => module.live.get().lines.length)"))
 
 
 @proves("V9")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
-from tests.kit.browser import ConsoleServer, visit
+from tests.kit.browser import ConsoleServer, visit, write_import
 
 EXAMPLES = settings(max_examples=25, deadline=None)
 Run = Callable[[str, str, Any], Any]
@@ -26,7 +26,7 @@ def run(browser: Browser, server: ConsoleServer) -> Iterator[Run]:
     with visit(browser, server, "#/ask") as page:
 
         def evaluate(module: str, expression: str, value: Any) -> Any:
-            script = f"(value) => import('/console/{module}').then((m) => ({expression}))"
+            script = f"(value) => {write_import(module)}.then((m) => ({expression}))"
             return page.evaluate(script, value)
 
         yield evaluate

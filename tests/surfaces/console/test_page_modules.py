@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
-from tests.kit.browser import ConsoleServer, visit
+from tests.kit.browser import ConsoleServer, visit, write_import
 from tests.requirements import proves
 
 KINDS = [*"abcdefghijk", "answered", "failed"]
@@ -45,7 +45,7 @@ def run(browser: Browser, server: ConsoleServer) -> Iterator[Run]:
 
         def evaluate(module: str, expression: str, value: Any) -> Any:
             script = (
-                f"(text) => import('/console/{module}').then((m) => {{ const value = JSON.parse(text); "
+                f"(text) => {write_import(module)}.then((m) => {{ const value = JSON.parse(text); "
                 f"return JSON.stringify({expression}); }})"
             )
             return json.loads(page.evaluate(script, json.dumps(value)))

@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -72,14 +73,22 @@ def _read_file(path: Path) -> StaticFile:
     )
 
 
-def _build_headers(policy: str = _CONTENT_SECURITY_POLICY.format(scripts="")) -> tuple[Header, ...]:
+# Cached but revalidated, so that an upgrade is visible at once.
+_REVALIDATED: Final = b"no-cache"
+# For paths that hold the version: another version has other paths.
+_LASTING: Final = b"max-age=31536000, immutable"
+
+
+def _build_headers(
+    policy: str = _CONTENT_SECURITY_POLICY.format(scripts=""), caching: bytes = _REVALIDATED
+) -> tuple[Header, ...]:
     return (
         (b"content-security-policy", policy.encode()),
         (b"x-content-type-options", b"nosniff"),
         (b"referrer-policy", b"no-referrer"),
         (b"cross-origin-opener-policy", b"same-origin"),
         (b"cross-origin-resource-policy", b"same-origin"),
-        (b"cache-control", b"no-cache"),  # cached but revalidated, so that an upgrade is visible at once
+        (b"cache-control", caching),
     )
 
 
@@ -103,18 +112,30 @@ _DOCS_NOT_BUILT: Final = _MESSAGE_PAGE.format(
 )
 
 
+_VERSIONED: Final = re.compile(r"/console/v([0-9a-f]{16})/(?=.)")
+
+
 class ConsoleApp:
     """Serves files from memory, by the paths of requests.
+
+    A file whose path holds `version` may be kept for good. Another version in a path is what a page of an
+    earlier release asks for: it gets the file of today, for once.
 
     Requests with an unknown Host are refused (DNS rebinding).
     """
 
     def __init__(
-        self, files: Mapping[str, StaticFile], authenticator: Authenticator, *, not_found: str = _NOT_FOUND
+        self,
+        files: Mapping[str, StaticFile],
+        authenticator: Authenticator,
+        *,
+        not_found: str = _NOT_FOUND,
+        version: str = "",
     ) -> None:
         self._files = files
         self._authenticator = authenticator
         self._not_found = not_found.encode()
+        self._version = version
 
     async def drain(self, seconds: float) -> None:
         """Do nothing: no request takes long."""
@@ -137,6 +158,8 @@ class ConsoleApp:
 
     async def _respond_file(self, scope: AsgiScope, headers: Mapping[str, str], send: Send) -> None:
         path: str = scope["path"]
+        if (versioned := _VERSIONED.match(path)) is not None:
+            path = f"/console/{path[versioned.end() :]}"
         found = self._files.get(path)
         bodiless = scope["method"] == "HEAD"
         if found is None and f"{path}/" in self._files:
@@ -148,7 +171,9 @@ class ConsoleApp:
             body = b"" if bodiless else self._not_found
             await respond(send, 404, body, (_HTML_TYPE, *_COMMON_HEADERS))
             return
-        common = ((b"etag", found.etag.encode()), *_build_headers(found.policy))
+        is_lasting = versioned is not None and versioned[1] == self._version
+        caching = _LASTING if is_lasting else _REVALIDATED
+        common = ((b"etag", found.etag.encode()), *_build_headers(found.policy, caching))
         if headers.get("if-none-match") == found.etag:
             await send({"type": "http.response.start", "status": 304, "headers": [*common]})
             await send({"type": "http.response.body", "body": b""})
@@ -161,12 +186,19 @@ class ConsoleApp:
 async def open_console(
     authenticator: Authenticator, *, folder: Path = STATIC_FOLDER
 ) -> AsyncGenerator[ConsoleApp]:
-    """Open the console for the paths `/` and `/console`."""
+    """Open the console for the paths `/` and `/console`.
+
+    Its page names all other files with the version of all files in their paths, so that a browser asks for
+    them once.
+    """
     files = await anyio.to_thread.run_sync(read_files, folder)
+    version = hashlib.sha256("".join(file.etag for file in files.values()).encode()).hexdigest()[:16]
+    index = files[INDEX_NAME]
+    body = index.body.replace(b'="/console/', f'="/console/v{version}/'.encode())
+    index = replace(index, body=body, etag=f'"{version}"')
     paths = {f"/console/{name}": file for name, file in files.items()}
-    yield ConsoleApp(
-        {**paths, **dict.fromkeys(("/", "/console", "/console/"), files[INDEX_NAME])}, authenticator
-    )
+    paths |= dict.fromkeys(("/", "/console", "/console/", f"/console/{INDEX_NAME}"), index)
+    yield ConsoleApp(paths, authenticator, version=version)
 
 
 @asynccontextmanager
