@@ -6,20 +6,21 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
 from blockbuster import BlockBuster
+from execnet import XSpec
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
 from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
 
 from tests.kit.certificates import CertificateAuthority
-from tests.kit.warm import Zygote
+from tests.kit.warm import WorkerZygote, Zygote
 
 # Fewer than hypothesis's own 100: there are many property tests, and each run draws other examples.
 EXAMPLES: Final = 20
@@ -44,14 +45,31 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
-    """One zygote for all workers: they find it in the environment they inherit."""
-    if hasattr(config, "workerinput"):
+    """One zygote for all commands, which workers find in their environment, and one that forks workers."""
+    if hasattr(config, "workerinput") or config.option.collectonly:
         return (yield)
     with TemporaryDirectory(prefix="trusted-") as folder:
         # Reading all that a machine trusts takes 50 ms, for every client of every program that has one.
         os.environ["SSL_CERT_FILE"] = str(CertificateAuthority(Path(folder), "whom all tests trust").file)
-        with nullcontext() if "not process" in config.option.markexpr else Zygote():
+        with ExitStack() as running:
+            if "not process" not in config.option.markexpr:
+                running.enter_context(Zygote())
+            if config.option.numprocesses:
+                arguments = map(str, config.invocation_params.args)
+                workers = running.enter_context(WorkerZygote(list(arguments)))
+                config.pluginmanager.register(ForkedWorkers(workers))
             return (yield)
+
+
+class ForkedWorkers:
+    """Has xdist start its workers from a process that has loaded the tests."""
+
+    def __init__(self, zygote: WorkerZygote) -> None:
+        self._zygote = zygote
+
+    def pytest_xdist_setupnodes(self, specs: Sequence[XSpec]) -> None:
+        for spec in specs:
+            spec.python = self._zygote.python()
 
 
 # Fixtures that start a program. `postgresql` is a parameter of fixtures that run on both databases.
@@ -76,15 +94,18 @@ _ONCE: Final = ("watchdog.py", "fc-list", "['uname', '-p']")
 _START_EVENTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"})
 
 
-def _note_start(event: str, arguments: tuple[object, ...]) -> None:
-    if event not in _START_EVENTS or os.getpid() != _OWN_PID:
-        return
-    what = str(arguments[:2])
-    if not any(program in what for program in _ONCE):
-        _STARTED.append(what[:200])
+def _watch_starts() -> None:
+    """Note the programs that this process starts, not those of its forks."""
+    own = os.getpid()
 
+    def note_start(event: str, arguments: tuple[object, ...]) -> None:
+        if event not in _START_EVENTS or os.getpid() != own:
+            return
+        what = str(arguments[:2])
+        if not any(program in what for program in _ONCE):
+            _STARTED.append(what[:200])
 
-_OWN_PID: Final = os.getpid()
+    sys.addaudithook(note_start)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -112,7 +133,7 @@ def no_blocking_calls() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect without what would slow it down: the search for garbage, and for programs that are started.
 
     What was collected stays until the end, so the garbage collector need not look through it again.
@@ -123,11 +144,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
-        sys.addaudithook(_note_start)
+        if not session.config.option.collectonly:
+            _watch_starts()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three more than there are cores: tests wait for half of their time, and a worker costs 5 s of CPU."""
+    """Three more than there are cores: tests wait for half of their time."""
     return (os.cpu_count() or 1) + 3
 
 

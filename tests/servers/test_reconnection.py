@@ -15,7 +15,6 @@ from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.testing import served, stdio_fault, tool_server
 from tests.kit.server_pools import (
-    OWN,
     PATIENCE,
     arguments_of,
     children_of,
@@ -32,7 +31,7 @@ from tests.requirements import proves
 async def test_a_killed_program_is_started_again():
     sink = MemorySink()
     async with open_pool(stdio_fault("none", "healed-by-the-pool", name="victim"), sink=sink) as servers:
-        (process,) = children_of(OWN, "healed-by-the-pool")
+        (process,) = children_of(os.getpid(), "healed-by-the-pool")
         os.kill(process.pid, signal.SIGKILL)
         await eventually(lambda: states(sink, "victim").count(ServerState.READY) == 2)
         assert ServerState.DOWN in states(sink, "victim")

@@ -38,37 +38,62 @@ HERE: Final = Path(__file__).parent
 PATIENCE: Final = 60.0  # seconds
 
 
-class Zygote:
-    """The process that forks commands, for as long as a test session lasts.
+class _ForkServer:
+    """A process that forks others, for as long as a test session lasts."""
 
-    It loads nothing before the first command: a run without commands does not pay for it.
-    """
-
-    def __init__(self) -> None:
+    def __init__(self, *what: str) -> None:
+        self._what = what
         self._folder = TemporaryDirectory(prefix="warm-")
+        self.address = f"{self._folder.name}/commands"
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        address = f"{self._folder.name}/commands"
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "zygote.py"), address],
+            [sys.executable, str(HERE / "zygote.py"), self.address, *self._what],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy would start a thread when it is loaded
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"listening\n"
-        os.environ[ADDRESS] = address
-        _write_shims(Path(self._folder.name))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._process is not None
-        os.environ.pop(ADDRESS, None)
         self._process.communicate(timeout=PATIENCE)  # the end of its input is the end of it
         self._folder.cleanup()
+
+
+class Zygote(_ForkServer):
+    """The process that forks commands.
+
+    It loads nothing before the first command: a run without commands does not pay for it.
+    """
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        os.environ[ADDRESS] = self.address
+        _write_shims(Path(self.address).parent)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.environ.pop(ADDRESS, None)
+        super().__exit__(kind, error, trace)
+
+
+class WorkerZygote(_ForkServer):
+    """The process that forks test workers: it begins at once to load the tests that `arguments` select."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__("tests", *arguments)
+
+    def python(self) -> str:
+        """What xdist starts in place of Python."""
+        return shlex.join(_launcher("python", self.address))
 
 
 def run_command(
@@ -137,8 +162,8 @@ def server(name: str) -> str:
     return f"{folder()}/{name}"
 
 
-def _launcher(program: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(HERE / "launch.py"), os.environ[ADDRESS], program]
+def _launcher(program: str, address: str | None = None) -> list[str]:
+    return [sys.executable, "-I", "-S", str(HERE / "launch.py"), address or os.environ[ADDRESS], program]
 
 
 def folder() -> str:

@@ -4,6 +4,9 @@ Run: `python zygote.py ADDRESS`. It has one thread and no event loop, so what it
 process, session, folder, environment, streams and signals. A script with `-W` ends as interpreters do;
 everything else does what they do at the end and leaves the rest to the system. The fork server ends, and all
 its commands with it, when its input ends.
+
+`python zygote.py ADDRESS tests ARGUMENT…` forks test workers: it has loaded the tests that pytest collects
+for these arguments.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -83,6 +88,19 @@ def load() -> None:
     for name in LOADED:
         importlib.import_module(name)
     warm_up()
+    freeze()
+
+
+def load_tests(arguments: list[str]) -> None:
+    """Collect the tests once: every worker collects them again, but does not load their modules again."""
+    pytest = importlib.import_module("pytest")
+    # A module that cannot be loaded is for the workers to report.
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        pytest.main([*arguments, "--collect-only", "-n0"])
+    freeze()
+
+
+def freeze() -> None:
     tasks = Path("/proc/self/task")  # of Linux
     assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a thread would be lost in a fork"
     gc.collect()
@@ -144,6 +162,15 @@ class ForkServer:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test session, which ends us
         signal.set_wakeup_fd(self._wake.fileno())
 
+    def load(self, load: Callable[[], None]) -> None:
+        """Load with `load` what all commands share, before the first of them."""
+        # The event loops of what is run once leave a closed descriptor as the one to write to.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        load()
+        signal.set_wakeup_fd(self._wake.fileno())
+        signal.signal(signal.SIGCHLD, _do_nothing)
+        self._loaded = True
+
     def next_command(self) -> CommandRequest | None:
         """Returns in every forked process with its command, and in the first one with none at the end."""
         while True:
@@ -164,12 +191,7 @@ class ForkServer:
     def _take_request(self) -> CommandRequest | None:
         line, _ = self._door.accept()
         if not self._loaded:
-            # The event loops of what is run once leave a closed descriptor as the one to write to.
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            load()
-            signal.set_wakeup_fd(self._wake.fileno())
-            signal.signal(signal.SIGCHLD, _do_nothing)
-            self._loaded = True
+            self.load(load)
         try:
             request = _read(line)
         except (OSError, ValueError):  # the launcher is gone already
@@ -293,7 +315,9 @@ def run(request: CommandRequest) -> None:
 
 
 def run_python(arguments: list[str]) -> None:
-    """`python [-W FILTER]… (-c CODE | -m MODULE | SCRIPT) [ARGUMENT]…`, in an interpreter that has begun."""
+    """`python [-u] [-W FILTER]… (-c CODE | -m MODULE | SCRIPT) [ARGUMENT]…`, in one that has begun."""
+    if arguments[0] == "-u":  # of execnet, which writes to the descriptors
+        arguments = arguments[1:]
     while arguments[0] == "-W":
         action, _, category = arguments[1].partition("::")
         kind = getattr(builtins, category) if category else Warning
@@ -337,6 +361,8 @@ def main() -> None:
     zygote = ForkServer(sys.argv[1])
     sys.stdout.write("listening\n")
     sys.stdout.flush()
+    if sys.argv[2:]:
+        zygote.load(partial(load_tests, sys.argv[3:]))
     request = zygote.next_command()
     if request is not None:
         become(request)
