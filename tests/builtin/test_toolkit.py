@@ -37,6 +37,11 @@ async def _refuse(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
     raise ToolRefused(message, hint="Try something else.")
 
 
+async def _fail(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+    message = "a fault of this tool"
+    raise RuntimeError(message)
+
+
 def _server(host: BuiltinHost, *, writes: Effect = Effect.WRITE) -> BuiltinServer:
     operation: JsonObject = {"type": "string", "enum": ["look", "change"]}
     tools = (
@@ -47,6 +52,7 @@ def _server(host: BuiltinHost, *, writes: Effect = Effect.WRITE) -> BuiltinServe
         ),
         BuiltinTool(name="refuse", title="Refuse", description="Reads nothing", run=_refuse,
                     effect=Effect.READ),
+        BuiltinTool(name="fail", title="Fail", description="Reads nothing", run=_fail, effect=Effect.READ),
     )  # fmt: skip
     return BuiltinServer("things", tools, instructions="Things.", get_context=host.get_context)
 
@@ -68,6 +74,10 @@ async def test_a_call_goes_through_the_call_path_and_the_tool_knows_who_calls(se
         assert dotted.success
         refused = await router.call("things/refuse", {})
         assert "Try something else." in refused.content
+        failed = await router.call("things/fail", {})
+        assert not failed.success
+        assert "fail failed unexpectedly" in failed.content
+        assert "a fault of this tool" not in failed.content
 
 
 @proves("A9")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fingerpost.policy.visibility import find_hidden_tools
+from fingerpost.policy.visibility import find_hidden_tools, may_call_any
 from fingerpost.records import Effect, Json, Known, Listing, Scope, Source, ToolCard
 from fingerpost.settings import RuleSettings
 from tests.kit.catalogs import card, catalog, tool
@@ -102,3 +102,39 @@ def test_a_rule_about_operations_hides_a_tool_whose_every_call_it_denies() -> No
     assert set(hidden({"verdict": "deny", "operation": "delete_file"})) == {"files/delete_file"}
     # A tool without operations has none that could be allowed.
     assert set(hidden({"verdict": "allow", "operation": "*"}, {"verdict": "deny"})) == everything
+
+
+@proves("E11")
+def test_calls_that_an_earlier_rule_denies_are_not_what_a_later_one_lets_through() -> None:
+    """A tool stays visible only if some call of it is allowed or asks."""
+    schema: Json = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    made = card(tool("read", inputSchema=schema), server="files")
+    allowed = {"verdict": "allow", "tool": "read", "arguments": {"path": "/etc/pass*"}}
+
+    def is_hidden(denied_path: str) -> bool:
+        first = {"verdict": "deny", "arguments": {"path": denied_path}}
+        rules = [RuleSettings.model_validate(each) for each in (first, allowed, {"verdict": "deny"})]
+        return bool(find_hidden_tools(rules, [made]))
+
+    assert is_hidden("/etc/pass*")
+    assert is_hidden("/etc/*")
+    assert is_hidden("*")  # a required argument always has a value
+    assert not is_hidden("/etc/pass")
+    assert not is_hidden("/etc/passwd*")
+    assert not is_hidden("/e[tu]c/*")  # what it covers is not worked out, so it counts as less
+    assert not is_hidden("*/pass*")
+
+
+def test_a_server_whose_tools_are_unknown_has_none_to_call_if_the_tools_a_rule_allows_are_denied() -> None:
+    allowed: dict[str, Any] = {"verdict": "ask", "tool": "shop/list*"}
+
+    def may_call(*rules: dict[str, Any]) -> bool:
+        return may_call_any(
+            [RuleSettings.model_validate(rule) for rule in (*rules, {"verdict": "deny"})], "shop"
+        )
+
+    assert may_call(allowed)
+    assert not may_call({"verdict": "deny", "tool": "shop/*"}, allowed)
+    assert not may_call({"verdict": "deny", "tool": "list*"}, allowed)
+    assert may_call({"verdict": "deny", "tool": "list_orders"}, allowed)
+    assert may_call({"verdict": "deny", "tool": "list*"}, {"verdict": "ask", "server": "shop"})

@@ -5,12 +5,13 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+import anyio
 import pytest
 
 from fingerpost.events import MemorySink, ToolDropped
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
-from fingerpost.testing import http_fault, stdio_fault, tool_server
+from fingerpost.testing import http_fault, served, stdio_fault, tool_server
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, of_kind, open_pool
 from tests.requirements import proves
 
@@ -211,6 +212,36 @@ async def test_a_changed_list_is_seen_in_both_eras(era: Any):
         await changing.replace([])
         await eventually(lambda: names(servers, "changing") == [])
         assert servers.get_status("changing").tools == 0
+
+
+@proves("F23", "H10")
+async def test_a_list_that_changed_while_its_stream_was_interrupted_is_read_again():
+    changing = tool_server("changing", ["one"])
+    app = changing.server.streamable_http_app()
+    open_streams: list[anyio.CancelScope] = []
+
+    async def interruptible(scope: Any, receive: Any, send: Any) -> None:
+        if (b"mcp-method", b"subscriptions/listen") not in scope.get("headers", ()):
+            await app(scope, receive, send)
+            return
+        with anyio.CancelScope() as stream:
+
+            async def note_start(message: Any) -> None:
+                await send(message)
+                if message["type"] == "http.response.start":
+                    open_streams.append(stream)
+
+            await app(scope, receive, note_start)
+
+    async with (
+        served(interruptible) as base,
+        open_pool(Server.http("changing", f"{base}/mcp", era="2026-07-28")) as servers,
+    ):
+        await eventually(lambda: bool(open_streams))
+        assert names(servers, "changing") == ["one"]
+        changing.change_silently([{"name": "one"}, {"name": "two"}])
+        open_streams[0].cancel()
+        await eventually(lambda: names(servers, "changing") == ["one", "two"])
 
 
 @pytest.mark.process

@@ -92,6 +92,10 @@ async def test_the_reason_tells_when_the_next_attempt_comes(tmp_path: Path):
         assert status.attempts == 1
         assert status.retry_in is not None
         assert 30 <= status.retry_in <= 60
+    async with open_pool(Server.stdio("mirror", ["cat"]), reconnect_max=60) as servers:  # no MCP server
+        with pytest.raises(ServerUnavailable) as refused:
+            await servers.call("mirror", "echo", {}, timeout=PATIENCE)
+        assert "the next attempt follows within" in (refused.value.hint or "")
 
 
 @pytest.mark.process

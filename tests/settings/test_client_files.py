@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fingerpost.redaction import MASK
 from fingerpost.settings.client_files import (
     FoundClientFile,
     discover_client_files,
@@ -238,6 +239,7 @@ def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(folders: 
     assert "canary" not in screen
     assert "c3" not in screen
     assert screen.count("${TOKEN}") == 2
+    assert mask_secrets({"timeout": 30, "API_KEY": "c4"}, ()) == {"timeout": 30, "API_KEY": MASK}
 
 
 @proves("G12")

@@ -104,6 +104,7 @@ def test_a_value_is_read_the_way_its_schema_asks_for(
         ({"content": TEXT}, {"input": "x"}, {"content": "x"}),
         ({"city": TEXT}, {"city_name": "Acre"}, {"city": "Acre"}),
         ({"user_id": WHOLE}, {"id": 7}, {"user_id": 7}),
+        ({"colours": {"type": "array"}}, {"colours_list": ["a"]}, {"colours": ["a"]}),
     ],
 )  # fmt: skip
 def test_a_key_finds_the_parameter_it_was_meant_for(

@@ -211,3 +211,8 @@ def test_bounds_of_the_schema_are_kept():
     assert fill("count 4", card).arguments == {"count": 4}
     assert fill("count 40", card).arguments == {}
     assert fill("count 2.5", card).arguments == {}
+
+
+def test_a_number_is_not_found_inside_a_word() -> None:
+    card = takes({"count": {"type": "integer"}})
+    assert fill("for room4b use count 4", card).arguments == {"count": 4}

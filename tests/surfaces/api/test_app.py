@@ -148,15 +148,20 @@ async def test_what_went_wrong_inside_is_told_without_its_innards(
         assert ours["status"] == 500
         assert "secret of ours" not in json.dumps(ours)
         assert ours["error_id"] in caplog.text
+        assert await _answer(app, "text", interrupted=True) is None  # no second response follows the first
+        assert "An API response was interrupted" in caplog.text
         await app.drain(0)
         assert (await _answer(app, "text"))["status"] == 503
 
 
-async def _answer(app: ApiApp, how: str) -> Any:
-    """What the app says to one request, without a port between."""
+async def _answer(app: ApiApp, how: str, *, interrupted: bool = False) -> Any:
+    """What the app says to one request, without a port between. None if only the headers could be sent."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
+        if interrupted and sent:
+            assert message["type"] == "http.response.body"
+            raise OSError(message["type"])
         sent.append(message)
 
     async def receive() -> Any:
@@ -167,6 +172,9 @@ async def _answer(app: ApiApp, how: str) -> Any:
         "query_string": f"how={how}".encode(), "headers": [(b"host", b"127.0.0.1")],
     }  # fmt: skip
     await app(scope, receive, send)
+    if interrupted:
+        assert len(sent) == 1
+        return None
     body = sent[1]["body"].decode()
     return json.loads(body) if body.startswith("{") else body
 
