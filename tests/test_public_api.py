@@ -100,15 +100,16 @@ async def test_routers_and_commands_list_known_servers_without_loading_what_conn
     entry = {"command": command[0], "args": command[1:], "era": "2025-11-25"}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"sleepy": entry}}), "utf-8")
-    program = (
-        f"import os\nos.environ['FINGERPOST_STORE__URL'] = {settings.store.url!r}\n"
-        f"sys.argv = ['fingerpost', 'tools', '--servers', {str(file)!r}]\n"
-        "from fingerpost.surfaces.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
-    )
-    loaded = await to_thread.run_sync(list_loaded_packages, program)
-    assert "rich" in loaded
-    assert loaded & (CONNECTING | {"jsonschema", "onnxruntime"}) == set()
+    for words in (["tools"], ["ask", "hello"]):
+        program = (
+            f"import os\nos.environ['FINGERPOST_STORE__URL'] = {settings.store.url!r}\n"
+            f"sys.argv = ['fingerpost', *{words!r}, '--servers', {str(file)!r}]\n"
+            "from fingerpost.surfaces.cli.main import main\n"
+            "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
+        )
+        loaded = await to_thread.run_sync(list_loaded_packages, program)
+        assert "rich" in loaded
+        assert loaded & (CONNECTING | {"jsonschema", "onnxruntime"}) == set()
     assert server.starts == 1
 
 

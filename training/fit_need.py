@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.narrow.need import NeedClassifier
-from fingerpost.narrow.need.classifier import WEIGHTS_FILE, load_need_model
+from fingerpost.narrow.need.classifier import WEIGHTS_FILE, NeedClassifier, load_need_model
 from fingerpost.narrow.need.features import CUE_POSITION, CUES, FEATURE_SLOTS, extract_features
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Message, Signals

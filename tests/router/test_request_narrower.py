@@ -99,6 +99,31 @@ async def test_a_greeting_is_no_matter_for_tools(tmp_path: Path) -> None:
         assert [event.needs_tool for event in detected] == [False, False]
 
 
+async def list_candidates(router: Router, sink: MemorySink, request: str) -> list[str]:
+    """The tools with which a request that is answered was compared."""
+    await router.route(request)
+    (*_, listed) = (event for event in sink.events if isinstance(event, RequestNarrowed))
+    return [candidate.tool for candidate in listed.narrowing.shortlist.candidates]
+
+
+@proves("A2")
+async def test_an_answered_greeting_is_compared_with_tools_only_if_one_of_them_has_a_word_of_it(
+    tmp_path: Path,
+) -> None:
+    async with open_office_router(tmp_path) as (router, sink):
+        assert await list_candidates(router, sink, "Good morning! Thanks!") == []
+        assert await list_candidates(router, sink, "שלום") == []
+        assert await list_candidates(router, sink, "Good morning! What is the weather?") != []
+        assert await router.settle(0.0, request="Thank you!")
+    async with open_office_router(tmp_path, flags={"need_gate": False}) as (router, sink):
+        assert await list_candidates(router, sink, "Good morning!") != []
+    greeter = tool_server("greeter", definitions({"say_hello": "Greet a person in their language."}))
+    settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "greeter.db")}})
+    async with Router([greeter.spec()], settings=settings, sinks=[sink]) as router:
+        await router.connect()
+        assert await list_candidates(router, sink, "Hello!") == ["greeter/say_hello"]
+
+
 @proves("D12")
 async def test_tools_are_offered_all_the_same_when_the_gate_is_switched_off(tmp_path: Path) -> None:
     async with open_office_router(tmp_path, flags={"need_gate": False}) as (router, _):

@@ -27,7 +27,7 @@ from fingerpost.narrow.feedback import Corrections, Preferences
 from fingerpost.narrow.fusion import ScoreContribution
 from fingerpost.narrow.history_scorer import HistoryScorer
 from fingerpost.narrow.lexical_scorer import LexicalScorer
-from fingerpost.narrow.need import NeedClassifier
+from fingerpost.narrow.need.classifier import NeedClassifier
 from fingerpost.narrow.remote_models import ModelReranker, open_endpoint_reranker
 from fingerpost.narrow.scorer import (
     MAX_REQUEST_LENGTH,

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
-from itertools import chain
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -26,34 +22,26 @@ from fingerpost.events import (
 )
 from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
 from fingerpost.llm.content import to_text_only
-from fingerpost.narrow.components import build_default_components
-from fingerpost.narrow.dense.encoder import model_processes
-from fingerpost.narrow.feedback import (
-    Corrections,
-    PastDecisions,
-    Preferences,
-    RememberedDecision,
-    RequestVectors,
-)
-from fingerpost.narrow.history_scorer import Floats, HistoryScorer
-from fingerpost.narrow.narrower import Narrower
+from fingerpost.narrow.gloss.gloss import gloss_text
+from fingerpost.narrow.need.rules import MAX_SMALL_TALK_LENGTH, SURELY_NOT_SCORE, find_small_talk
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.narrow.scorer import Scorer
 from fingerpost.narrow.server_picker import DefinitionCosts, RecentRoutingStats, ServerPicker, adapt_settings
 from fingerpost.narrow.server_prompt import read_template
+from fingerpost.narrow.signals.reader import detect_language
 from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
-    EVERYBODY,
     MAX_REINJECTIONS,
     Effort,
     Intent,
     Message,
     Narrowing,
+    Need,
     NeedVerdict,
     Packet,
     ServerChoice,
+    Shortlist,
     Signals,
-    utc_now,
 )
 from fingerpost.regex import compile_prepared
 from fingerpost.router.options import NarrowOptions, RuntimeSwitches
@@ -61,130 +49,8 @@ from fingerpost.settings import Settings, SmartRoutingSettings
 from fingerpost.settings.validation import apply_arms, assign_arms
 from fingerpost.store import Store
 
-logger = logging.getLogger(__name__)
-
-REFRESH_INTERVAL_S: Final = 5.0
-CHECK_INTERVAL_S: Final = 30.0
-
-
-class LearnedData:
-    """Learned data, one instance per narrower, refreshed in the event loop and read in threads."""
-
-    def __init__(self, settings: Settings, store: Store, *, tasks: TaskGroup | None = None) -> None:
-        """`tasks` runs refreshes in the background. Without it, requests refresh stale data."""
-        flags = settings.flags
-        self._flags = flags
-        self._settings = settings.learning
-        self._store = store
-        self.history_scorer = HistoryScorer()
-        self.corrections = Corrections(shared=settings.learning.shared)
-        self.preferences = Preferences()
-        self.decisions = PastDecisions()
-        self._is_on = (
-            flags.learned_use or flags.learn_from_feedback or flags.preferences or flags.decision_cache
-        )
-        self._vectors: RequestVectors | None = None
-        self._stale = True
-        self._read_at = -CHECK_INTERVAL_S
-        self._seen: tuple[object, ...] | None = None
-        self._tasks = tasks
-        self._is_awaited = True  # the next request reads the data itself
-        self._is_new = False  # the data was read again since the last refresh
-        self._is_reading = False
-        self._read_lock = anyio.Lock()  # older data never replaces newer data
-
-    def set_encoder(self, encode: Callable[[str], Floats]) -> None:
-        """Set the encoder. From now on, requests are also compared by vectors."""
-        self._vectors = RequestVectors(encode)
-
-    def mark_stale(self, *, at_once: bool = False) -> None:
-        """Mark the data as out of date. With `at_once`, the next request waits for the refresh."""
-        self._stale = True
-        if at_once:
-            self._read_at = -CHECK_INTERVAL_S
-            self._is_awaited = True
-
-    @property
-    def is_personal(self) -> bool:
-        """Whether results may depend on the caller."""
-        return self._flags.learn_from_feedback or self._flags.preferences
-
-    def find_decision(self, text: str, vector: Floats | None) -> RememberedDecision | None:
-        """Return the remembered decision for this request, if the decision cache is enabled."""
-        return self.decisions.recall(text, vector) if self._flags.decision_cache else None
-
-    async def refresh(self) -> bool:
-        """Refresh stale data. Return whether there is new data."""
-        if not self._is_on:
-            return False
-        if (self._is_awaited or not self._is_reading) and await self._is_stale():
-            self._stale, self._read_at = False, time.monotonic()
-            if self._is_awaited or self._tasks is None:
-                self._is_awaited = False
-                async with self._read_lock:
-                    await self._read()
-            else:
-                self._is_reading = True
-                self._tasks.start_soon(self._read_in_background)
-        is_new, self._is_new = self._is_new, False
-        return is_new
-
-    async def _read_in_background(self) -> None:
-        """Read the data in the background, while requests use the old data; again if it fails."""
-        try:
-            async with self._read_lock:
-                await self._read()
-        except Exception:
-            logger.warning("learned data could not be refreshed", exc_info=True)
-            self._stale = True
-        finally:
-            self._is_reading = False
-
-    async def _read(self) -> None:
-        store = self._store
-        choices = await store.choices.list_recent()
-        followings = await store.choices.list_followers()
-        feedback = await store.feedback.list_recent()
-        habits_since = await store.learned.get_marks("preferences")
-        decisions_since = await store.learned.get_marks("decisions")
-        now = utc_now()
-        half_life = timedelta(days=self._settings.half_life_days)
-        oldest = now - timedelta(days=self._settings.decision_days)
-        since = max(oldest, decisions_since.get(EVERYBODY, oldest))
-
-        def learn() -> None:
-            rows = self._encode_rows([one.request for one in feedback], [one.request for one in choices])
-            self.history_scorer.learn(choices, followings, vectors=rows[1])
-            self.corrections.learn(feedback, now=now, half_life=half_life, vectors=rows[0])
-            self.preferences.learn(choices, feedback, now=now, half_life=half_life, marks=habits_since)
-            known = None if self._vectors is None else self._vectors.known
-            self.decisions.learn(choices, feedback, since=since, vectors=known)
-
-        await anyio.to_thread.run_sync(learn)
-        self._is_new = True
-
-    async def _is_stale(self) -> bool:
-        waited = time.monotonic() - self._read_at
-        if waited < REFRESH_INTERVAL_S:
-            return False
-        if self._stale:
-            self._seen = await self._store.learned.get_version()
-            return True
-        if waited < CHECK_INTERVAL_S:
-            return False
-        self._read_at = time.monotonic()
-        seen, self._seen = self._seen, await self._store.learned.get_version()
-        return seen != self._seen
-
-    def _encode_rows(
-        self, feedback_texts: list[str], choice_texts: list[str]
-    ) -> tuple[Floats | None, Floats | None]:
-        """Return the vectors of both lists. Feedback is encoded first; the rest may follow later."""
-        if self._vectors is None:
-            return None, None
-        self._stale = not self._vectors.fill(chain(feedback_texts, choice_texts)) or self._stale
-        return self._vectors.get_rows(feedback_texts), self._vectors.get_rows(choice_texts)
-
+if TYPE_CHECKING:
+    from fingerpost.router.request_ranker import RequestRanker
 
 _NEEDS_TOOL_BY_VERDICT: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
 
@@ -192,7 +58,8 @@ _NEEDS_TOOL_BY_VERDICT: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False
 class RequestNarrower:
     """Narrows requests; one per router, used from the event loop.
 
-    The constructor reads files and loads heavy libraries, so it is called in a worker thread.
+    The constructor reads files, so it is called in a worker thread. What ranks tools is loaded with the first
+    request that is no small talk.
     """
 
     def __init__(
@@ -213,30 +80,29 @@ class RequestNarrower:
         """`scorers` are those of programs and packages. With `encoder_idle_seconds`, the encoder runs in a
         process of its own, which ends after that time without a text (0: when this is closed).
         """
-        self._processes = ExitStack()
-        if encoder_idle_seconds is not None:
-            self._processes.enter_context(model_processes.use(encoder_idle_seconds))
         self._settings = settings
         self._events = events
         self._store = store
         self._get_unusable = get_unusable
         self.get_absent = get_absent  # servers that are not connected, each with the reason
         self._visibility = visibility or VisibilityCache(settings.policy)
-        self._learned = LearnedData(settings, store, tasks=tasks)
         lite = None if pool is None or not pool.ready else _build_lite_model(pool)
-        self._narrower = Narrower(
-            settings,
-            parts=build_default_components(
+
+        def build_ranker() -> RequestRanker:
+            from fingerpost.router.request_ranker import RequestRanker  # loads numpy
+
+            return RequestRanker(
                 settings,
-                history=self._learned.history_scorer,
-                corrections=self._learned.corrections,
-                preferences=self._learned.preferences,
+                store,
+                tasks=tasks,
                 scorers=scorers,
                 lite=lite,
-            ),
-        )
-        if self._narrower.parts.meaning is not None:
-            self._learned.set_encoder(self._narrower.encode)
+                encoder_idle_seconds=encoder_idle_seconds,
+            )
+
+        self._build_ranker = build_ranker
+        self._ranker: RequestRanker | None = None
+        self._ranker_lock = anyio.Lock()
         self._switches = switches
         self._routing_stats = RecentRoutingStats(store)
         self._picker = ServerPicker(
@@ -255,20 +121,28 @@ class RequestNarrower:
         adapts = self._settings.flags.adaptive_thresholds
         return adapt_settings(now, self._routing_stats.figures) if adapts else now
 
+    async def _get_ranker(self) -> RequestRanker:
+        async with self._ranker_lock:
+            if self._ranker is None:
+                self._ranker = await anyio.to_thread.run_sync(self._build_ranker)
+        return self._ranker
+
     def mark_stale(self, *, at_once: bool = False) -> None:
         """Mark the learned data as out of date. With `at_once`, the next request waits for the refresh."""
-        self._learned.mark_stale(at_once=at_once)
+        if self._ranker is not None:
+            self._ranker.learned.mark_stale(at_once=at_once)
 
     async def read_signals(self, text: str) -> Signals:
         """Return the signals found in a text."""
-        return await anyio.to_thread.run_sync(self._narrower.read_signals, text)
+        return await anyio.to_thread.run_sync((await self._get_ranker()).narrower.read_signals, text)
 
     async def wait_until_indexed(self, snapshot: Snapshot, seconds: float) -> bool:
         """Wait until every tool can be compared by meaning. Return whether this happened within `seconds`."""
+        narrower = (await self._get_ranker()).narrower
 
         def work() -> bool:
-            self._narrower.prepare(snapshot)
-            return self._narrower.wait_until_ready(seconds)
+            narrower.prepare(snapshot)
+            return narrower.wait_until_ready(seconds)
 
         return await anyio.to_thread.run_sync(work)
 
@@ -281,8 +155,8 @@ class RequestNarrower:
 
     async def close(self) -> None:
         """Stop background tasks."""
-        await anyio.to_thread.run_sync(self._narrower.close)
-        await anyio.to_thread.run_sync(self._processes.close)
+        if self._ranker is not None:
+            await anyio.to_thread.run_sync(self._ranker.close)
 
     async def narrow(self, snapshot: Snapshot, text: str, options: NarrowOptions) -> Narrowing:
         """Narrow a request and record it in the journal as a new packet."""
@@ -304,21 +178,35 @@ class RequestNarrower:
         widened: bool = False,
         arms: Mapping[str, str] | None = None,
         min_fit: float = 0.0,
+        compare_small_talk: bool = True,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """Narrow for a packet of a run. Return the result and the events to record.
 
         `text` replaces the request if only a part of it is left. `model` chooses servers, if one is asked.
         `widened`: a model used none of the offered tools, so more servers are included. `arms` are the run's.
-        A request that needs no tool is offered none below `min_fit`, also where tools were asked for.
+        A request that needs no tool is offered none below `min_fit`, also where tools were asked for. Without
+        `compare_small_talk`, a greeting or thanks has no candidates, and nothing is loaded for it.
         """
         if arms is None:
             arms = assign_arms(self._settings.rollout, options.conversation or packet.packet_id)
         settings = apply_arms(self._settings, arms)
-        if await self._learned.refresh():
-            self._narrower.clear_cache()
+        view = await self.find_visible(snapshot, options)
+        may_drop = settings.flags.need_gate and (not options.asked_for_tools or min_fit > 0)
+        if may_drop and text is None and not compare_small_talk:
+            asked, history = packet.content.original_prompt, packet.context.history
+            found = await anyio.to_thread.run_sync(self._read_small_talk, asked, history, view.visible)
+            if found is not None:
+                shortlist = Shortlist(needs=(asked,), catalog_version=snapshot.version)
+                talk = Narrowing(
+                    signals=found[0], need=found[1], shortlist=shortlist, packet_id=packet.packet_id
+                )
+                return talk, _build_events(
+                    packet, talk, *await self._count_tokens(snapshot, view, talk), arms
+                )
+        ranker = await self._get_ranker()
+        await ranker.refresh()
         if self._settings.flags.adaptive_thresholds:
             await self._routing_stats.refresh()
-        view = await self.find_visible(snapshot, options)
         request = self._build_request(snapshot, packet, view, options)
         if settings is not self._settings:
             request = replace(request, settings=settings)
@@ -336,12 +224,33 @@ class RequestNarrower:
             later_messages=[to_text_only(message) for message in options.since],
             ask_model=options.ask_model,
         )
-        narrowing = await self._narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
+        narrowing = await ranker.narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
         if gate or (settings.flags.need_gate and narrowing.shortlist.fit < min_fit):
             narrowing = drop_unneeded(narrowing)
         return narrowing, _build_events(
             packet, narrowing, *await self._count_tokens(snapshot, view, narrowing), arms
+        )
+
+    async def is_small_talk(self, snapshot: Snapshot, text: str) -> bool:
+        """Return whether a request without a conversation is compared with no tool."""
+        has_gate = self._settings.flags.need_gate
+        return (
+            has_gate and await anyio.to_thread.run_sync(self._read_small_talk, text, (), snapshot) is not None
+        )
+
+    def _read_small_talk(
+        self, text: str, history: Sequence[Message], snapshot: Snapshot
+    ) -> tuple[Signals, Need] | None:
+        """Return the signals and the need of a greeting or thanks that names no tool."""
+        if len(text) > MAX_SMALL_TALK_LENGTH or self._settings.narrow.none_below < SURELY_NOT_SCORE:
+            return None
+        language = detect_language(text)
+        signals = Signals(language=language, gloss=gloss_text(text, language))
+        if (finding := find_small_talk(text, signals, history, snapshot.cards)) is None:
+            return None
+        return signals, Need(
+            verdict=NeedVerdict.NONE, score=finding.score, reasons=(finding.reason,), certain=True
         )
 
     async def find_visible(self, snapshot: Snapshot, options: NarrowOptions) -> VisibleCatalog:
@@ -377,7 +286,7 @@ class RequestNarrower:
     def _build_request(
         self, snapshot: Snapshot, packet: Packet, view: VisibleCatalog, options: NarrowOptions
     ) -> NarrowRequest:
-        server = options.server
+        server, flags = options.server, self._settings.flags
         scope = None if server is None else frozenset(card.key for card in snapshot.by_server(server))
         return NarrowRequest(
             text=packet.content.original_prompt,
@@ -392,7 +301,7 @@ class RequestNarrower:
             used=options.used,
             about=options.about,
             effort=None if (effort := options.effort) is None else Effort(effort),
-            person=options.caller if self._learned.is_personal else None,
+            person=options.caller if flags.learn_from_feedback or flags.preferences else None,
         )
 
     async def _choose_servers(
@@ -413,14 +322,15 @@ class RequestNarrower:
             len(view.visible.cards), view.server_count
         ):
             return None
+        narrower = (await self._get_ranker()).narrower
         signals = await self.read_signals(request.text)
         new = not self._picker.has_chosen(request.conversation, caller=request.caller)
-        if gate and new and await anyio.to_thread.run_sync(self._narrower.is_tool_unneeded, request, signals):
+        if gate and new and await anyio.to_thread.run_sync(narrower.is_tool_unneeded, request, signals):
             return None  # a greeting needs no servers
 
         def scores() -> Mapping[str, Sequence[float]]:
-            self._narrower.prepare(snapshot)
-            return self._narrower.score_servers(request, signals)
+            narrower.prepare(snapshot)
+            return narrower.score_servers(request, signals)
 
         remembered, corrected = await self._find_known_servers(request, view, signals, new=new)
         return await self._picker.pick(
@@ -447,20 +357,14 @@ class RequestNarrower:
 
         The first are looked up for a new conversation only; the second are always included.
         """
-        flags, learned = self._settings.flags, self._learned
-
-        def recall() -> tuple[frozenset[str], frozenset[str]]:
-            vector = self._narrower.encode_signals(request.text, signals)
-            found = learned.find_decision(request.text, vector) if new else None
-            remembered = _get_servers(() if found is None else found.tools, view) - request.health.keys()
-            if not flags.learn_from_feedback:
-                return remembered, frozenset()
-            corrections = learned.corrections.find_corrections(request.text, vector, person=request.person)
-            return remembered, _get_servers((tool for tool, one in corrections.items() if one.settled), view)
-
+        flags = self._settings.flags
         if not (flags.decision_cache or flags.learn_from_feedback):
             return frozenset(), frozenset()
-        return await anyio.to_thread.run_sync(recall)
+        ranker = await self._get_ranker()
+        remembered, corrected = await anyio.to_thread.run_sync(
+            partial(ranker.find_known_tools, request, signals, new=new)
+        )
+        return _get_servers(remembered, view) - request.health.keys(), _get_servers(corrected, view)
 
 
 def _get_servers(tools: Iterable[str], view: VisibleCatalog) -> frozenset[str]:

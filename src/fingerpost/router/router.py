@@ -211,6 +211,7 @@ class Router:
         self._models = (lite or model, prime or model)
         self._pool: ModelPool | None = None
         self._narrower: RequestNarrower | None = None
+        self._runner_type: type[RequestRunner] | None = None
         self._request_runner: RequestRunner | None = None
         self._narrower_lock = anyio.Lock()
         self.requests = Requests(self._track_request, self._get_request_runner)
@@ -521,10 +522,15 @@ class Router:
                 self.catalog.full_snapshot, text, self.profiles.apply_profile(options)
             )
 
-    async def settle(self, seconds: float) -> bool:
-        """Wait until every tool can be compared by meaning. Return whether this happened within `seconds`."""
+    async def settle(self, seconds: float, *, request: str | None = None) -> bool:
+        """Wait until every tool can be compared by meaning. Return whether this happened within `seconds`.
+
+        It does not wait if `request` is only a greeting or thanks, which is compared with no tool.
+        """
         async with self._track_request():
             narrower = await self._get_narrower()
+            if request is not None and await narrower.is_small_talk(self.catalog.full_snapshot, request):
+                return True
             return await narrower.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
     async def warm_up(self, seconds: float) -> None:
@@ -622,9 +628,8 @@ class Router:
             raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more.")
         narrower = await self._get_narrower()
         if self._request_runner is None:
-            from fingerpost.router.request_runner import RequestRunner
-
-            self._request_runner = RequestRunner(self, narrower, self._get_pool(), self._tasks)
+            assert self._runner_type is not None
+            self._request_runner = self._runner_type(self, narrower, self._get_pool(), self._tasks)
         return self._request_runner
 
     @property
@@ -641,7 +646,7 @@ class Router:
         return self._pool
 
     async def _get_narrower(self) -> RequestNarrower:
-        """Return the narrower. It is built on first use because numpy and the encoder load slowly."""
+        """Return the narrower. It is built on first use because it loads slowly."""
         self._check_open()
         async with self._narrower_lock:
             if self._narrower is None:
@@ -650,10 +655,10 @@ class Router:
 
     def _build_narrower(self) -> RequestNarrower:
         """Build the narrower in a worker thread, and import the request runner there: both take long."""
-        import_module("fingerpost.router.request_runner")
-        from fingerpost.router.request_narrower import RequestNarrower
+        from fingerpost.router import request_narrower, request_runner
 
-        return RequestNarrower(
+        self._runner_type = request_runner.RequestRunner
+        return request_narrower.RequestNarrower(
             self.settings,
             self.events,
             self.store,

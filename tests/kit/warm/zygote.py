@@ -45,6 +45,7 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
     "anyio._backends._asyncio",
     "fingerpost.router.request_runner",
     "fingerpost.router.request_narrower",
+    "fingerpost.router.request_ranker",
     "fingerpost.servers",
     "fingerpost.testing",
     "httpx2",

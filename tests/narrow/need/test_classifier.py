@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.catalog.words import parse_word_set
-from fingerpost.narrow.need import NeedClassifier
+from fingerpost.narrow.need.classifier import NeedClassifier
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Mention, Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings

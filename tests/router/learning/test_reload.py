@@ -10,7 +10,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.records import Choice
-from fingerpost.router import request_narrower
+from fingerpost.router import request_ranker
 from fingerpost.testing import tool_server
 from tests.kit.gateway_methods import reading_tool
 from tests.kit.routers import build_settings
@@ -21,7 +21,7 @@ from tests.requirements import proves
 async def test_no_request_waits_until_what_was_learned_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_narrower, "REFRESH_INTERVAL_S", 0.0)
+    monkeypatch.setattr(request_ranker, "REFRESH_INTERVAL_S", 0.0)
     goes_on, read = anyio.Event(), 0
     async with Router(
         [tool_server("files", [reading_tool("look")]).spec()], settings=build_settings(tmp_path)

@@ -3,9 +3,3 @@
 `features` reads cues from word lists in `words/`, `rules` decides the clear cases, and `classifier` combines
 these with fitted weights. `training/fit_need.py` fits the weights.
 """
-
-from __future__ import annotations
-
-from fingerpost.narrow.need.classifier import NeedClassifier
-
-__all__ = ["NeedClassifier"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from fingerpost.catalog.words import split_words, to_singular
 from fingerpost.data_files import read_patterns
 from fingerpost.frozen import frozen
-from fingerpost.narrow.gloss.gloss import gloss_words
+from fingerpost.narrow.gloss.gloss import get_english_text, gloss_words
 from fingerpost.narrow.need.features import NEED_WORDS, NeedFeatures, cut_middle, extract_features
 from fingerpost.narrow.request import Dependence, classify_dependence
-from fingerpost.records import EntityKind, Message, Signals
+from fingerpost.records import EntityKind, Message, Signals, ToolCard
 from fingerpost.regex import prepare_re
 
 _LOOK_BACK_MESSAGES: Final = 40  # messages searched for the answer
@@ -153,6 +154,11 @@ def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
         return RuleFinding(NO_REQUEST_SCORE, "nothing was asked")
     if "arithmetic" in reading.cues:
         return RuleFinding(SURELY_NOT_SCORE, "is plain arithmetic")
+    return find_greeting(text, reading)
+
+
+def find_greeting(text: str, reading: NeedFeatures) -> RuleFinding | None:
+    """Decide a request that is only a greeting or thanks."""
     spoken = _remove_introduction(text, reading)
     if 0 < len(spoken) <= _MAX_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
         rest = _POSITIVE_REACTION.sub(" ", " ".join(spoken)).split()
@@ -160,6 +166,23 @@ def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
         if greets and all(word in NEED_WORDS["greeting"] for word in rest):
             return RuleFinding(SURELY_NOT_SCORE, "is a greeting or thanks")
     return None
+
+
+MAX_SMALL_TALK_LENGTH: Final = 80
+
+
+def find_small_talk(
+    text: str, signals: Signals, history: Sequence[Message], cards: Iterable[ToolCard]
+) -> RuleFinding | None:
+    """Decide a greeting or thanks that accepts no offer and has no word in common with a tool's name."""
+    english = get_english_text(text, signals)
+    reading = extract_features(english, signals)
+    finding = find_greeting(english, reading)
+    if finding is None or is_accepting_offer(english, history):
+        return None
+    words = {*reading.words, *map(to_singular, reading.words), *split_words(text)}
+    named = any(not words.isdisjoint(split_words(f"{card.server} {card.name}")) for card in cards)
+    return None if named else finding
 
 
 def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:

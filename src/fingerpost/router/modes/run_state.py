@@ -432,6 +432,7 @@ class RunState:
             widened=widened,
             arms=self.arms,
             min_fit=min_fit,
+            compare_small_talk=False,
         )
         self.narrowing = found
         return found, events

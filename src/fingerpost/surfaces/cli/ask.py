@@ -83,12 +83,12 @@ class RouterThread:
         # The event loop cannot handle exceptions of this thread (Ctrl-C, a closed pipe).
         self._stack.close()
 
-    def connect(self, *, server: str | None, wait: float) -> None:
-        """Connect all servers or one, and wait for the vectors of the tools."""
+    def connect(self, *, server: str | None, wait: float, request: str | None = None) -> None:
+        """Connect all servers or one, and wait for the vectors of the tools if `request` may need them."""
 
         async def work() -> None:
             await connect_servers(self.router, server, wait=wait)
-            await settle_tools(self.router)
+            await settle_tools(self.router, request)
 
         self.run(lambda _: work())
 
@@ -252,7 +252,8 @@ class AskOptions:
 def run_request(loaded: Loaded, options: AskOptions, *, wait: float) -> int:
     """Answer the request, show the answer and return the exit code."""
     with RouterThread(loaded) as thread:
-        thread.connect(server=options.route.server, wait=wait)
+        request_text = None if options.known or options.resume else options.text
+        thread.connect(server=options.route.server, wait=wait, request=request_text)
         request = _AskRequest(thread, options)
         route = request.run()
         request.show(route)

@@ -44,14 +44,14 @@ async def narrow(router: Router, text: str, **wanted: Unpack[NarrowKeywords]) ->
     return await router.narrow(text, **wanted)
 
 
-async def settle_tools(router: Router) -> None:
-    """Wait for the vectors of the tools and show that on a terminal."""
+async def settle_tools(router: Router, request: str | None = None) -> None:
+    """Wait for the vectors of the tools, unless the request needs none, and show that on a terminal."""
     screen = get_error_output()
     if screen.is_terminal:
         with screen.status("computing vectors of the tools (kept for the next time)"):
-            await router.settle(VECTOR_TIMEOUT_S)
+            await router.settle(VECTOR_TIMEOUT_S, request=request)
     else:
-        await router.settle(VECTOR_TIMEOUT_S)
+        await router.settle(VECTOR_TIMEOUT_S, request=request)
 
 
 # Each signal has a colour, and a shade for terminals without colours.
