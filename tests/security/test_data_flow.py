@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,6 +19,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.policy.flow import MAX_SEEN_BYTES, MAX_SEEN_LENGTH, MAX_SEEN_TEXTS, list_origins
 from fingerpost.records import CallContext, DataLabel, DataOrigin, DataSource, Decision, Outcome, utc_now
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
+from tests.kit import warm
 from tests.kit.call_recorder import tool
 from tests.kit.gateway_methods import LibraryServer, open_gateway_methods
 from tests.kit.server_pools import eventually
@@ -457,7 +457,7 @@ async def test_another_process_on_the_same_store_counts(tmp_path: Path) -> None:
     async with open_flow("default", store=store, policy=rules) as router:
         entry = {"title": "x", "text": "y"}
         assert (await say(router, "add_entry", None, **entry)).success
-        command = [sys.executable, "-c", ANOTHER_PROCESS, str(store)]
+        command = [*warm.python(), "-c", ANOTHER_PROCESS, str(store)]
         done = await anyio.run_process(command, check=False)
         assert done.stdout.split() == [b"True"], done.stderr.decode()
         held = await say(router, "add_entry", None, **entry)

@@ -16,7 +16,8 @@ from anyio.abc import Process
 from benchmarks.gateway.programs import free_port
 
 from fingerpost.records import ServerState
-from fingerpost.servers import Server
+from fingerpost.servers import Server, ServerPool
+from tests.choose.keyless.corpus import definitions
 from tests.kit import warm
 from tests.kit.programs import program
 from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
@@ -25,11 +26,20 @@ from tests.requirements import proves
 pytestmark = pytest.mark.process
 
 
+def check_corpus(servers: ServerPool, *server_names: str) -> None:
+    """The corpus of arguments has the schemas that these servers really send."""
+    for name in server_names:
+        listing = servers.get_listing(name)
+        assert listing is not None
+        sent = {str(one["name"]): one["inputSchema"] for one in listing.definitions}
+        assert sent == {str(one["name"]): one["inputSchema"] for one in definitions("real")[name]}
+
+
 @proves("H11")
 async def test_servers_from_pypi_connect_and_work_over_stdio(tmp_path: Path):
     await anyio.run_process(["git", "init", "-q", str(tmp_path / "repo")])
     commands = {
-        "time": [warm.server("mcp-server-time"), "--local-timezone", "UTC"],
+        "time": [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"],
         "git": [warm.server("mcp-server-git"), "--repository", str(tmp_path / "repo")],
         "fetch": [warm.server("mcp-server-fetch")],
         "sqlite": [program("mcp-server-sqlite"), "--db-path", str(tmp_path / "a.db")],
@@ -39,6 +49,7 @@ async def test_servers_from_pypi_connect_and_work_over_stdio(tmp_path: Path):
         up = {status.name: status.state for status in servers.statuses}
         assert set(up.values()) == {ServerState.READY}, [status.reason for status in servers.statuses]
         assert "fetch" in names(servers, "fetch")
+        check_corpus(servers, "time", "git")
         time = await servers.call("time", "get_current_time", {"timezone": "UTC"}, timeout=PATIENCE)
         assert "UTC" in text_of(time)
         status = await servers.call(
@@ -66,6 +77,7 @@ async def test_servers_from_npm_connect_and_work_over_stdio(tmp_path: Path):
         up = {status.name: status.state for status in servers.statuses}
         assert set(up.values()) == {ServerState.READY}, [status.reason for status in servers.statuses]
         assert "get-sum" in names(servers, "everything")
+        check_corpus(servers, "files")
         read = await servers.call(
             "files", "read_text_file", {"path": str(tmp_path / "note.txt")}, timeout=PATIENCE
         )

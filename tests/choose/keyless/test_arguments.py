@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -10,11 +9,8 @@ import pytest
 
 from fingerpost.choose.keyless.tables import CITIES, COUNTRIES
 from fingerpost.records import EntityKind
-from fingerpost.servers import Server
-from tests.choose.keyless.corpus import cases, definitions, fill, score_cases
+from tests.choose.keyless.corpus import cases, fill, score_cases
 from tests.kit.catalogs import card, tool
-from tests.kit.programs import program
-from tests.kit.server_pools import open_pool
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -42,20 +38,6 @@ def test_the_corpus_is_large_bilingual_and_knows_requests_that_give_nothing():
     assert len(every) >= 350
     assert sum(any("א" <= letter <= "ת" for letter in case.request) for case in every) >= 30
     assert sum(not case.arguments for case in every) >= 90
-
-
-@pytest.mark.process
-async def test_the_definitions_of_the_corpus_are_those_real_servers_send(tmp_path: Path):
-    async with open_pool(
-        Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "Etc/UTC"]),
-        Server.stdio("files", [program("mcp-server-filesystem"), str(tmp_path)]),
-        Server.stdio("git", [program("mcp-server-git")]),
-    ) as servers:
-        for name in ("time", "files", "git"):
-            listing = servers.get_listing(name)
-            assert listing is not None
-            sent = {str(one["name"]): one["inputSchema"] for one in listing.definitions}
-            assert sent == {str(one["name"]): one["inputSchema"] for one in definitions("real")[name]}
 
 
 def test_every_place_lives_by_a_time_zone_there_is():

@@ -65,6 +65,12 @@ def test_half_a_call_is_never_given_back_as_a_whole_one(text: str) -> None:
     assert all(one.arguments is None for one in cleaned.removed)
 
 
+def test_keys_that_differ_in_punctuation_alone_break_nothing() -> None:
+    cleaned = GUARD.clean('<tool_call>{"": {}, ":": {}}</tool_call>Soon.')
+    assert cleaned.text == "Soon."
+    assert [one.name for one in cleaned.removed] == [None]
+
+
 def test_an_invented_result_is_hidden_and_is_no_call() -> None:
     cleaned = GUARD.clean(
         '<tool_response>{"name": "get_weather", "arguments": {"a": 1}}</tool_response>Warm.'

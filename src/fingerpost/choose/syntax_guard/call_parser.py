@@ -77,7 +77,7 @@ def find_calls(value: object, names: WrittenToolNames, *, depth: int = 0) -> tup
         return ()
     entries = {fold_key(str(key)): item for key, item in cast("Mapping[object, object]", value).items()}
     written = cast("Mapping[object, object]", value)
-    if len(entries) == 1 and (only := _parse_call_named_by_key(written, names)):
+    if len(written) == 1 and (only := _parse_call_named_by_key(written, names)):
         return (only,)
     if not entries.keys() <= CALL_KEYS:
         return ()
