@@ -195,10 +195,31 @@ def test_nothing_is_compiled_before_it_is_needed() -> None:
     @frozen
     class Late:
         first: int
+        second: list[int] = field(default_factory=list[int])
+        third: int = field(default=3, init=False)
+
+        def __post_init__(self) -> None:
+            assert self.first
 
     compiled = {name: getattr(Late, name).__code__.co_filename for name in ("__init__", "__eq__", "__hash__")}
     assert "<string>" not in compiled.values()
-    assert Late(first=1) == Late(first=1)
+    early = Late(first=1), Late(first=1, second=[])
+    assert Late.__init__.__code__.co_filename != "<string>"
+    third = Late(first=1)
+    assert early[0] == early[1] == third
+    assert third.third == early[0].third == 3
+    assert early[0].second is not third.second
     assert Late.__init__.__code__.co_filename == Late.__eq__.__code__.co_filename == "<string>"
     assert Late.__hash__.__code__.co_filename != "<string>"
     assert Outcome.__doc__
+
+
+def test_wrong_arguments_of_the_first_instance_are_errors() -> None:
+    @frozen
+    class Strict:
+        first: int
+        second: int = field(default=2, init=False)
+
+    for wrong in ({}, {"first": 1, "second": 3}, {"first": 1, "other": 3}):
+        with pytest.raises(TypeError, match=r"Strict\.__init__"):
+            Strict(**wrong)

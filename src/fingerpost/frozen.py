@@ -3,17 +3,19 @@
 `@frozen` is like `@dataclass(frozen=True, slots=True)` with two optimizations. `dataclass` compiles five
 functions for every class, which took a tenth of our startup time; here each is compiled on first use. And its
 frozen `__init__` sets every field with `object.__setattr__`, which takes three times as long as `self.field =
-value`; here an instance has a mutable twin class during `__init__` and the frozen class afterwards.
+value`; here an instance has a mutable twin class during `__init__` and the frozen class afterwards. Only the
+first two instances of a class are made without compiling anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import partial
+from inspect import get_annotations
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import Any, NoReturn, TypeVar, cast, dataclass_transform, overload
+from typing import Any, Final, NoReturn, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
 
@@ -50,14 +52,14 @@ def _build_record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
         own.discard("__hash__")  # not defined by the class: Python sets None if there is an `__eq__`
     if given.__doc__ is None:
         given.__doc__ = given.__name__  # otherwise dataclasses would generate one
-    record = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(given)
+    record = _build_dataclass(given, kw_only=kw_only)
     shared: dict[str, Any] = {
         "__setattr__": _refuse_setattr,
         "__delattr__": _refuse_delattr,
         "__repr__": _format_repr,
         "__getstate__": _get_state,
         "__setstate__": _set_state,
-        "__init__": _build_on_first_use(record, "__init__", _build_init),
+        "__init__": _set_first_instances(record),
     }
     if eq:
         shared["__eq__"] = _build_on_first_use(record, "__eq__", _build_eq)
@@ -65,6 +67,22 @@ def _build_record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     for name, function in shared.items():
         if name not in own:
             setattr(record, name, function)
+    return record
+
+
+def _build_dataclass(given: type[Any], *, kw_only: bool) -> type[Any]:
+    """Build a dataclass without methods. It looks for `ClassVar` and `InitVar` in annotations that are text,
+    half of its work, so it gets others where these words occur nowhere.
+    """
+    written: dict[str, Any] = get_annotations(given)
+    is_plain = not any("Var" in str(text) or "KW_ONLY" in str(text) for text in written.values())
+    if is_plain:
+        given.__annotations__ = dict.fromkeys(written, object)
+    record = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(given)
+    if is_plain:
+        record.__annotations__ = written
+        for item in fields(record):
+            item.type = written.get(item.name, item.type)
     return record
 
 
@@ -76,6 +94,43 @@ def _build_on_first_use(record: type[Any], name: str, build: Callable[[type[Any]
         return function(*given, **named)
 
     return first
+
+
+MAX_SLOW_INSTANCES: Final = 2
+
+
+def _set_first_instances(record: type[Any]) -> Any:
+    """Return an `__init__` that compiles another for the third instance: a command makes one or two of most
+    records.
+    """
+    compiled = _build_on_first_use(record, "__init__", _build_init)
+    slow = 0
+
+    def first(made: Any, /, *given: Any, **named: Any) -> None:
+        nonlocal slow
+        slow += 1
+        parts = fields(made)
+        if slow > MAX_SLOW_INSTANCES or given or type(made) is not record or not _takes(parts, named):
+            compiled(made, *given, **named)
+            return
+        for item in parts:
+            if item.name in named:
+                object.__setattr__(made, item.name, named[item.name])
+            elif item.default_factory is not MISSING:
+                object.__setattr__(made, item.name, item.default_factory())
+            elif item.default is not MISSING:
+                object.__setattr__(made, item.name, item.default)
+        if hasattr(record, "__post_init__"):
+            made.__post_init__()
+
+    return first
+
+
+def _takes(parts: tuple[Field[Any], ...], named: Mapping[str, object]) -> bool:
+    """Return whether these arguments are valid for the fields."""
+    taken = {item.name for item in parts if item.init}
+    required = {item.name for item in parts if item.init and not _has_default(item)}
+    return required <= named.keys() <= taken
 
 
 # Methods shared by all records.

@@ -42,7 +42,11 @@ IntentName = Literal[
 
 
 class Section(BaseModel):
-    """A part of the settings. Unknown names are errors, and values are immutable."""
+    """A part of the settings. Unknown names are errors, and values are immutable.
+
+    A section that is not written is made with `model_construct`: its defaults need no validator, and building
+    one takes a millisecond.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
@@ -881,11 +885,11 @@ class BuiltinSettings(Section):
     """Fingerpost's own servers."""
 
     enabled: tuple[OwnServerName, ...] = Field(default=(), description="Which are offered")
-    workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings)
-    knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
-    memory: MemorySettings = Field(default_factory=MemorySettings)
-    subagents: SubagentSettings = Field(default_factory=SubagentSettings)
-    specialists: SpecialistsSettings = Field(default_factory=SpecialistsSettings)
+    workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings.model_construct)
+    knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings.model_construct)
+    memory: MemorySettings = Field(default_factory=MemorySettings.model_construct)
+    subagents: SubagentSettings = Field(default_factory=SubagentSettings.model_construct)
+    specialists: SpecialistsSettings = Field(default_factory=SpecialistsSettings.model_construct)
 
 
 class DiscordSettings(Section):
@@ -988,39 +992,56 @@ class Settings(Section):
         default=None,
         description="A folder of profiles, one TOML file each; by default profiles/ beside fingerpost.toml",
     )
-    tool_routing: ToolRoutingSettings = Field(default_factory=ToolRoutingSettings)
-    smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings)
-    narrow: NarrowSettings = Field(default_factory=NarrowSettings)
-    choose: ChooseSettings = Field(default_factory=ChooseSettings)
-    models: ModelsSettings = Field(default_factory=ModelsSettings, description="Language models, if any")
-    store: StoreSettings = Field(default_factory=StoreSettings)
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    lifecycle: LifecycleSettings = Field(default_factory=LifecycleSettings)
-    call: CallSettings = Field(default_factory=CallSettings, description="How calls are run")
-    digest: DigestSettings = Field(default_factory=DigestSettings, description="How results are cut")
+    tool_routing: ToolRoutingSettings = Field(default_factory=ToolRoutingSettings.model_construct)
+    smart_routing: SmartRoutingSettings = Field(default_factory=SmartRoutingSettings.model_construct)
+    narrow: NarrowSettings = Field(default_factory=NarrowSettings.model_construct)
+    choose: ChooseSettings = Field(default_factory=ChooseSettings.model_construct)
+    models: ModelsSettings = Field(
+        default_factory=ModelsSettings.model_construct, description="Language models, if any"
+    )
+    store: StoreSettings = Field(default_factory=StoreSettings.model_construct)
+    limits: LimitSettings = Field(default_factory=LimitSettings.model_construct)
+    lifecycle: LifecycleSettings = Field(default_factory=LifecycleSettings.model_construct)
+    call: CallSettings = Field(default_factory=CallSettings.model_construct, description="How calls are run")
+    digest: DigestSettings = Field(
+        default_factory=DigestSettings.model_construct, description="How results are cut"
+    )
     policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules; the first that matches decides")
-    gateway: GatewaySettings = Field(default_factory=GatewaySettings, description="The MCP gateway")
+    gateway: GatewaySettings = Field(
+        default_factory=GatewaySettings.model_construct, description="The MCP gateway"
+    )
     completions: CompletionsSettings = Field(
-        default_factory=CompletionsSettings, description="The OpenAI-compatible endpoint"
+        default_factory=CompletionsSettings.model_construct, description="The OpenAI-compatible endpoint"
     )
-    api: ApiSettings = Field(default_factory=ApiSettings, description="The API")
-    console: ConsoleSettings = Field(default_factory=ConsoleSettings, description="The web console")
-    audit: AuditSettings = Field(default_factory=AuditSettings, description="Anchors of the audit trail")
-    telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings, description="Metrics and spans")
-    builtin: BuiltinSettings = Field(default_factory=BuiltinSettings, description="Built-in servers")
+    api: ApiSettings = Field(default_factory=ApiSettings.model_construct, description="The API")
+    console: ConsoleSettings = Field(
+        default_factory=ConsoleSettings.model_construct, description="The web console"
+    )
+    audit: AuditSettings = Field(
+        default_factory=AuditSettings.model_construct, description="Anchors of the audit trail"
+    )
+    telemetry: TelemetrySettings = Field(
+        default_factory=TelemetrySettings.model_construct, description="Metrics and spans"
+    )
+    builtin: BuiltinSettings = Field(
+        default_factory=BuiltinSettings.model_construct, description="Built-in servers"
+    )
     extensions: ExtensionSettings = Field(
-        default_factory=ExtensionSettings, description="Scorers, rules and servers of installed packages"
+        default_factory=ExtensionSettings.model_construct,
+        description="Scorers, rules and servers of installed packages",
     )
-    discord: DiscordSettings = Field(default_factory=DiscordSettings, description="The Discord connector")
+    discord: DiscordSettings = Field(
+        default_factory=DiscordSettings.model_construct, description="The Discord connector"
+    )
     profiles: dict[str, ProfileSettings] = Field(
         default_factory=dict, description="Choices of tools, by name"
     )
     plans: dict[str, str] = Field(
         default_factory=dict, description="Who is on which plan: names, `*` allowed, the first that fits"
     )
-    flags: FlagSettings = Field(default_factory=FlagSettings)
+    flags: FlagSettings = Field(default_factory=FlagSettings.model_construct)
     learning: LearningSettings = Field(
-        default_factory=LearningSettings, description="What is learned from use and feedback"
+        default_factory=LearningSettings.model_construct, description="What is learned from use and feedback"
     )
     tools: tuple[ToolOverride, ...] = ()
     quotas: tuple[QuotaSettings, ...] = Field(default=(), description="Limits for users, keys and profiles")

@@ -142,7 +142,7 @@ class CommandHelp(NamedTuple):
     epilog: str
 
 
-GC_THRESHOLD: Final = 20_000
+GC_THRESHOLD: Final = 100_000
 _SECTION: Final = re.compile(r"^(#+) ([^:\n]+)(?:: (.*))?\n", re.MULTILINE)
 _EXAMPLES: Final = re.compile(r"^(?=Examples?:$)", re.MULTILINE)
 
@@ -293,6 +293,8 @@ click.version_option(__version__, "-V", "--version", message="%(prog)s %(version
 def main() -> None:
     """Run the command and exit with its exit code."""
     make_streams_usable()
+    # Pydantic would read the metadata of all installed packages to find plugins, which settings do not need.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # Loading a command creates more than a hundred thousand objects that stay alive. `run_command` turns
     # garbage collection on again without them; with them it would take a twentieth of a command.
     gc.disable()
