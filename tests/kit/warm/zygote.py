@@ -28,8 +28,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from collections.abc import Callable, Generator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,24 +43,43 @@ PATIENCE: Final = 60.0  # seconds for the rest of a request
 UNREAD: Final = 120  # how the interpreter ends when its last words cannot be written
 LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
     "anyio._backends._asyncio",
+    "anyio._core._signals",
+    "argparse",
+    "click._textwrap",
+    "encodings.idna",
     "fingerpost.router.request_runner",
     "fingerpost.router.request_narrower",
     "fingerpost.router.request_ranker",
     "fingerpost.servers",
-    "fingerpost.testing",
+    "fingerpost.testing.faults.stdio",
     "httpx2",
     "mcp_server_fetch.server",
     "mcp_server_git.server",
     "mcp_server_time.server",
     "rich.console",
     "rich.live",
+    "rich.logging",
     "rich.markdown",
+    "rich.status",
     "rich.table",
+    "tzdata.zoneinfo",
+    "uvicorn.lifespan.off",
     "uvloop",
 )
 
 
-WARM_UP: Final = (["tools"], ["call", "weather/forecast", "city=Rome"], ["ask", "What is the weather?"])
+REAL_TOOLS: Final = Path(__file__).parents[2] / "choose" / "keyless" / "real_tools.jsonl"
+WARM_UP: Final = (
+    ["tools"],
+    ["call", "weather/forecast", "city=Rome"],
+    ["ask", "What is the weather?"],
+    ["route", "Which tables does the database have?"],
+    ["chat", "--mode", "keyless"],
+    ["trace"],
+    ["approvals"],
+    ["servers"],
+    ["doctor"],
+)
 NOBODY: Final = "http://127.0.0.1:9/v1"  # a model that never answers: connections are refused at once
 
 PROGRAMS: Final = {  # what we can be: the module and function that the installed program calls
@@ -88,6 +107,7 @@ def load() -> None:
         importlib.import_module(f"fingerpost.surfaces.cli.{module.name}")
     for name in LOADED:
         importlib.import_module(name)
+    build_deferred()
     warm_up()
     freeze()
 
@@ -96,9 +116,33 @@ def load_tests(arguments: list[str]) -> None:
     """Collect the tests once: every worker collects them again, but does not load their modules again."""
     pytest = importlib.import_module("pytest")
     # A module that cannot be loaded is for the workers to report.
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with silence():
         pytest.main([*arguments, "--collect-only", "-n0"])
+    build_deferred()
     freeze()
+
+
+def build_deferred() -> None:
+    """Build what our package builds when it is first used: patterns, and schemas of events and settings."""
+    importlib.import_module("fingerpost.regex").compile_prepared()
+    codec = importlib.import_module("fingerpost.records.codec")
+    for kind in importlib.import_module("fingerpost.events").Event.kinds.values():
+        with suppress(ValueError):  # there is nothing to build one of
+            codec.from_plain(kind, {})
+    models = [importlib.import_module("fingerpost.settings.model").Section]
+    while models:
+        model = models.pop()
+        model.model_rebuild()
+        models += model.__subclasses__()
+
+
+@contextmanager
+def silence() -> Generator[None]:
+    """Nothing is read or shown."""
+    given, sys.stdin = sys.stdin, io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        yield
+    sys.stdin = given
 
 
 def freeze() -> None:
@@ -116,10 +160,11 @@ def warm_up() -> None:
         file_server = Path(__file__).parents[1] / "file_server.py"
         tools, servers = Path(folder, "tools.json"), Path(folder, "mcp.json")
         schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-        tools.write_text(
-            json.dumps([{"name": "forecast", "description": "Tell the weather.", "inputSchema": schema}]),
-            encoding="utf-8",
-        )
+        forecast = {"name": "forecast", "description": "Tell the weather.", "inputSchema": schema}
+        # Patterns of the scanner are compiled when a definition has their words.
+        lines = REAL_TOOLS.read_text(encoding="utf-8").splitlines()
+        real = {one["name"]: one for one in (json.loads(line)["definition"] for line in lines)}
+        tools.write_text(json.dumps([forecast, *real.values()]), encoding="utf-8")
         entry = {"command": sys.executable, "args": ["-I", "-S", str(file_server), str(tools)]}
         servers.write_text(json.dumps({"mcpServers": {"weather": entry}}), encoding="utf-8")
         model = f'[models.prime]\nmodel = "any"\nbase_url = "{NOBODY}"\nretries = 0\n'
@@ -134,7 +179,7 @@ def warm_up() -> None:
         try:
             for arguments in WARM_UP:
                 # A command that fails is for the tests to report.
-                with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(Exception):
+                with silence(), suppress(Exception):
                     command.main([*arguments, "--servers", str(servers)], "fingerpost", standalone_mode=False)
         finally:
             os.environ.clear()
