@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from fingerpost.errors import ConfigError
+from fingerpost.settings.model import Settings
+from fingerpost.settings.problems import DEFAULT_ORIGIN
+from fingerpost.settings.validation import ValidationContext, validate
 from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
@@ -342,3 +345,19 @@ def test_deeply_nested_values_inside_an_entry_are_explained(folders: SettingsFol
     file = folders.write("mcp.json", f'{{"mcpServers": {{"a": {{"command": "x", "args": {deep}}}}}}}')
     (problem,) = folders.check(servers=file)
     assert str(problem) == "mcp.json:1: is nested too deeply"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"servers_file": "servers.json", "narrow": {"max_tools": 3}, "models": {"lite": {"model": "small"}}},
+        {"policy": [{"verdict": "deny", "tool": "a/*"}], "narrow": {"max_tools": 3}},
+    ],
+)
+def test_sections_validated_one_by_one_are_the_settings(values: dict[str, object]) -> None:
+    settings, problems = validate(Settings, values, ValidationContext(lambda _: DEFAULT_ORIGIN))
+    assert settings is not None
+    assert settings == Settings.model_validate_json(json.dumps(values))
+    assert settings.model_dump(mode="json", exclude_unset=True) == values
+    assert problems == ()

@@ -70,7 +70,7 @@ from fingerpost.records import (
 from fingerpost.records.servers import IN_PROCESS
 from fingerpost.settings.model import FlagSettings, ToolOverride
 
-_DEFAULT_FLAGS = FlagSettings()
+_DEFAULT_FLAGS = FlagSettings.model_construct()
 _EMPTY_SNAPSHOT = Snapshot()
 MAX_CALLER_SNAPSHOTS = 32  # snapshots of callers with their own keys
 T = TypeVar("T")

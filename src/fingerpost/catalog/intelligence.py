@@ -316,7 +316,7 @@ class WrittenOverride:
         )
 
 
-_NOTHING_WRITTEN: Final = WrittenOverride(ToolOverride(match="*"), {})
+_NOTHING_WRITTEN: Final = WrittenOverride(ToolOverride.model_construct(match="*"), {})
 
 
 class Overrides:

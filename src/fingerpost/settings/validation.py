@@ -87,11 +87,40 @@ def validate(
     )
     if problems:
         return None, problems
+    if (sections := _validate_sections(model, values)) is not None:
+        return sections, ()
     try:
-        return model.model_validate_json(json.dumps(values), strict=True), ()
+        return _validate_json(model, values), ()
     except ValidationError as error:
         details = error.errors(include_url=False)
         return None, tuple(_explain_error(model, values, detail, context) for detail in details)
+
+
+def _validate_json(model: type[S], values: object) -> S:
+    return model.model_validate_json(json.dumps(values), strict=True)
+
+
+def _validate_sections(model: type[S], values: Mapping[str, object]) -> S | None:
+    """Return the settings if `values` has only valid sections and names of files, else None.
+
+    Each section has a validator of its own: one of everything takes 18 times as long to build.
+    """
+    if model is not Settings:
+        return None
+    found = dict[str, object]()
+    for name, written in values.items():
+        field = model.model_fields.get(name)
+        section = None if field is None else get_section(field)
+        if field is not None and strip_none(field.annotation) is str and isinstance(written, str):
+            found[name] = written
+        elif section is None:
+            return None
+        else:
+            try:
+                found[name] = _validate_json(section, written)
+            except ValidationError:
+                return None
+    return model.model_construct(set(found), **found)
 
 
 def _find_unusable(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:

@@ -143,12 +143,23 @@ def cut_middle(text: str) -> str:
     return text.replace("’", "'").replace("״", '"').replace("׳", "'")
 
 
+def extract_words(text: str) -> NeedFeatures:
+    """Return the words of a request, with the cues that are no words and without features."""
+    cues: dict[str, str] = {}
+    text = _remove_entities(cut_middle(text), Signals(), cues)
+    return NeedFeatures(_list_words(text.lower()), cues, ())
+
+
+def _list_words(lowered: str) -> tuple[str, ...]:
+    return tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MAX_WORDS]
+
+
 def extract_features(text: str, signals: Signals) -> NeedFeatures:
     """Return the cues and features of a request."""
     cues: dict[str, str] = {}
     text = _remove_entities(cut_middle(text), signals, cues)
     lowered = text.lower()
-    words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MAX_WORDS]
+    words = _list_words(lowered)
     _add_word_cues(words, cues)
     if signals.gloss:
         known = read_phrases("english")

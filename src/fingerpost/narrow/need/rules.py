@@ -10,7 +10,13 @@ from fingerpost.catalog.words import split_words, to_singular
 from fingerpost.data_files import read_patterns
 from fingerpost.frozen import frozen
 from fingerpost.narrow.gloss.gloss import get_english_text, gloss_words
-from fingerpost.narrow.need.features import NEED_WORDS, NeedFeatures, cut_middle, extract_features
+from fingerpost.narrow.need.features import (
+    NEED_WORDS,
+    NeedFeatures,
+    cut_middle,
+    extract_features,
+    extract_words,
+)
 from fingerpost.narrow.request import Dependence, classify_dependence
 from fingerpost.records import EntityKind, Message, Signals, ToolCard
 from fingerpost.regex import prepare_re
@@ -176,7 +182,7 @@ def find_small_talk(
 ) -> RuleFinding | None:
     """Decide a greeting or thanks that accepts no offer and has no word in common with a tool's name."""
     english = get_english_text(text, signals)
-    reading = extract_features(english, signals)
+    reading = extract_words(english)
     finding = find_greeting(english, reading)
     if finding is None or is_accepting_offer(english, history):
         return None
