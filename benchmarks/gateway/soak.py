@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from benchmarks.gateway.fronts import ALLOW, ROOT
 from benchmarks.gateway.programs import RunningProgram, free_port
 
 WORKERS = 32
+UPSTREAM = (sys.executable, "-m", "benchmarks.gateway.upstream")
 ANSWER_S = 90.0  # beyond every deadline of the gateway's own: later than this, an answer is lost
 INTERNAL_ERROR = -32603
 REST_S = 0.01  # after an error, so that a server that is down is not asked without end
@@ -64,8 +66,12 @@ class Soaked:
 class Soak:
     """One gateway under load, whose servers are killed."""
 
-    def __init__(self, folder: Path, *, workers: int = WORKERS) -> None:
+    def __init__(self, folder: Path, *, workers: int = WORKERS, upstream: Sequence[str] = UPSTREAM) -> None:
+        """`upstream` is the command of a server with a tool `echo`, on standard input and output or at
+        `--port`.
+        """
         self._folder = folder
+        self._upstream = upstream
         self._workers = workers
         self._web_port = free_port()
         self._port = free_port()
@@ -95,11 +101,12 @@ class Soak:
     # -- what runs ----------------------------------------------------------------------------------
 
     def _start_web(self) -> RunningProgram:
-        command = [sys.executable, "-m", "benchmarks.gateway.upstream", "--port", str(self._web_port)]
+        command = [*self._upstream, "--port", str(self._web_port)]
         return RunningProgram(command, self._folder / "web.log", folder=ROOT)
 
     def _start_gateway(self) -> RunningProgram:
-        piped = {"command": sys.executable, "args": ["-m", "benchmarks.gateway.upstream"], "cwd": str(ROOT)}
+        program, *arguments = self._upstream
+        piped = {"command": program, "args": arguments, "cwd": str(ROOT)}
         web = {"url": f"http://127.0.0.1:{self._web_port}/mcp"}
         servers = self._folder / "servers.json"
         servers.write_text(json.dumps({"mcpServers": {"web": web, "pipe": piped}}))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from benchmarks.gateway.soak import Soak
 
+from tests.kit import echo_server
 from tests.requirements import proves
 
 
 @pytest.mark.process
 @proves("G13")
 async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:
-    found = await Soak(tmp_path, workers=4).run(seconds=4, kill_every=0.8)
+    quick = (sys.executable, "-I", "-S", echo_server.__file__)
+    found = await Soak(tmp_path, workers=4, upstream=quick).run(seconds=3, kill_every=0.75)
 
     assert found.lost == []
     assert found.faults == [], found.log
