@@ -114,9 +114,18 @@ class InstanceBench:
     """Instances with workers, and the load on them."""
 
     def __init__(
-        self, folder: Path, *, instances: int, workers: int, sessions: int, at_once: int = 32
+        self,
+        folder: Path,
+        *,
+        instances: int,
+        workers: int,
+        sessions: int,
+        at_once: int = 32,
+        python: Sequence[str] = (sys.executable,),
     ) -> None:
+        """`python` is the command that starts the instances and their server."""
         self._folder = folder
+        self._python = python
         self._workers = workers
         self._sessions = sessions
         self._limiter = anyio.CapacityLimiter(at_once)
@@ -187,7 +196,7 @@ class InstanceBench:
         self._direct_url: str = self._database.get_uri()
         socket = Path(re.findall(r"host=([^&]+)", self._direct_url)[0]) / ".s.PGSQL.5432"
         self._proxy = self._start_haproxy("database", build_database_proxy(self._database_port, socket))
-        command = [sys.executable, "-m", "benchmarks.gateway.upstream", "--tools", "5", "--json"]
+        command = [*self._python, "-m", "benchmarks.gateway.upstream", "--tools", "5", "--json"]
         command += ["--port", str(self._web_port), "--record", str(self._record)]
         self._keep(RunningProgram(command, self._folder / "web.log", folder=ROOT))
         async with Store.open(self._direct_url, anchor=self._folder / "anchor") as store:
@@ -217,7 +226,7 @@ class InstanceBench:
         (folder / "fingerpost.toml").write_text(CONFIG.format(front=self._front, url=self._url), "utf-8")
         servers = {"mcpServers": {"web": {"url": f"http://127.0.0.1:{self._web_port}/mcp"}}}
         (folder / "servers.json").write_text(json.dumps(servers), "utf-8")
-        command = [sys.executable, "-m", "fingerpost", "serve", "--port", str(self._ports[number]), "--json"]
+        command = [*self._python, "-m", "fingerpost", "serve", "--port", str(self._ports[number]), "--json"]
         command += ["--workers", str(self._workers), "--config", str(folder / "fingerpost.toml")]
         command += ["--servers", str(folder / "servers.json")]
         home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}

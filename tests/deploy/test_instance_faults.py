@@ -8,9 +8,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from benchmarks.gateway.instances import CLOSED, HAPROXY, InstanceBench
 
+from tests.kit import warm
 from tests.requirements import proves
 
-SECONDS = 6.0
+SECONDS = 4.0
 AT_ONCE = 4
 
 
@@ -20,7 +21,9 @@ AT_ONCE = 4
 @proves("M41")
 async def test_nothing_is_lost_or_repeated_when_an_instance_and_the_database_fail() -> None:
     with TemporaryDirectory(prefix="fp-", ignore_cleanup_errors=True) as folder:
-        bench = InstanceBench(Path(folder), instances=2, workers=1, sessions=8, at_once=AT_ONCE)
+        bench = InstanceBench(
+            Path(folder), instances=2, workers=1, sessions=8, at_once=AT_ONCE, python=warm.python()
+        )
         found = await bench.run(seconds=SECONDS, cut_s=3.0)
     assert found.lost == []
     assert found.repeated == []
