@@ -50,7 +50,8 @@ class _ForkServer:
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "zygote.py"), self.address, *self._what],
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # numpy would start a thread when it is loaded
+            # Without them numpy and onnxruntime would start a thread when they are loaded.
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "ORT_DISABLE_TELEMETRY": "1"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

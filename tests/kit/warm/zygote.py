@@ -52,10 +52,17 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
     "fingerpost.router.request_ranker",
     "fingerpost.servers",
     "fingerpost.testing.faults.stdio",
+    "fingerpost.testing.models",
+    "fingerpost.testing.servers",
     "httpx2",
+    "onnxruntime",
+    "prometheus_client",
+    "psycopg",
+    "sqlalchemy.dialects.postgresql.psycopg",
     "mcp_server_fetch.server",
     "mcp_server_git.server",
     "mcp_server_time.server",
+    "rapidfuzz",
     "rich.console",
     "rich.live",
     "rich.logging",
@@ -107,6 +114,7 @@ def load() -> None:
         importlib.import_module(f"fingerpost.surfaces.cli.{module.name}")
     for name in LOADED:
         importlib.import_module(name)
+    importlib.import_module("mcp.server.mcpserver.server").Settings.model_rebuild()
     build_deferred()
     warm_up()
     freeze()
