@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.text import Text
 
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.events import (
@@ -28,9 +27,10 @@ from fingerpost.events import (
     ToolSelected,
 )
 from fingerpost.records import ErrorKind, Mode
-from fingerpost.surfaces.cli.screen import clean_text, format_count, get_error_output, shorten
+from fingerpost.surfaces.cli.screen import clean_text, format_count, open_error_terminal, shorten
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.status import Status
 MAX_PROGRESS_LENGTH = 100
 
@@ -124,7 +124,7 @@ class AnswerWriter:
 
     def __init__(self) -> None:
         self._progress = ProgressText()
-        self._screen = get_error_output()
+        self._screen = open_error_terminal()
         self._status: Status | None = None
         self._written: list[str] = []
         self._in_line = False  # the current line is not ended
@@ -137,8 +137,8 @@ class AnswerWriter:
         # Once the answer has started, only a running tool interrupts it.
         if self._written and not isinstance(output, AttemptStarted | CallProgressed):
             return
-        if self._screen.is_terminal and (words := self._progress.describe(output)) is not None:
-            self._show(words)
+        if self._screen is not None and (words := self._progress.describe(output)) is not None:
+            self._show(self._screen, words)
 
     def finish(self, answer: str) -> None:
         """End the answer: write what was not streamed."""
@@ -175,11 +175,13 @@ class AnswerWriter:
             click.echo()
             self._in_line = False
 
-    def _show(self, text: str) -> None:
+    def _show(self, screen: Console, text: str) -> None:
+        from rich.text import Text
+
         shown = Text(text)  # as plain text: brackets in a tool's name are not markup
         if self._status is not None:
             self._status.update(shown)
             return
         self._end_line()
-        self._status = self._screen.status(shown)
+        self._status = screen.status(shown)
         self._status.start()

@@ -22,10 +22,14 @@ from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import AnswerWriter, make_readable
 from fingerpost.surfaces.cli.approvals import CallChoice, ask_permission, find_call, show_pending
-from fingerpost.surfaces.cli.common import connect_servers, open_any_router, open_router, read_settings
-from fingerpost.surfaces.cli.explanation import show_explanation
+from fingerpost.surfaces.cli.common import (
+    connect_servers,
+    open_any_router,
+    open_router,
+    read_settings,
+    settle_tools,
+)
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
-from fingerpost.surfaces.cli.route import settle_tools
 from fingerpost.surfaces.cli.screen import clean_text, print_dim, print_json
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import (
@@ -35,7 +39,6 @@ from fingerpost.surfaces.cli.terminal_input import (
     read_request,
     refuse_tools,
 )
-from fingerpost.surfaces.cli.trace import read_events
 
 if TYPE_CHECKING:
     from fingerpost.llm import OnText
@@ -333,7 +336,7 @@ class _AskRequest:
         if self._options.technical and route.detail:
             click.echo(f"Technical details:\n{make_readable(route.detail)}", err=True)
         if self._options.explain and not self._options.as_json:
-            show_explanation(route, self._read_events(route))
+            self._explain(route)
 
     def _show_next_step(self, route: Route) -> None:
         if route.pending is not None:
@@ -346,14 +349,16 @@ class _AskRequest:
             again = f'fingerpost ask --conversation {route.packet.header.session_id} "…"'
             click.echo(repeat_options(f"Answer it with `{clean_text(again)}`."), err=True)
 
-    def _read_events(self, route: Route) -> Any:
+    def _explain(self, route: Route) -> None:
+        from fingerpost.surfaces.cli import explanation, trace  # both load rich
+
         store = self._thread.router.store
 
         async def read() -> Any:
             await store.journal.flush()
-            return await read_events(store, route.packet_id)
+            return await trace.read_events(store, route.packet_id)
 
-        return self._thread.run(lambda _: read()) or route.events
+        explanation.show_explanation(route, self._thread.run(lambda _: read()) or route.events)
 
 
 def _format_next_step(pending: Pending) -> str:

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 import anyio
 import click
 
+import fingerpost
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.llm.content import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.options import OVERRIDES_KEY, CommonOptions
-from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_note, print_warning
+from fingerpost.surfaces.cli.screen import clean_text, open_error_terminal, print_note, print_warning
 
 if TYPE_CHECKING:
     from fingerpost.records import ServerStatus
-
-    # Imported in `open_any_router`, because it is slow.
     from fingerpost.router import Router
     from fingerpost.store import Store
 
@@ -45,14 +44,11 @@ def read_settings(common: CommonOptions) -> Loaded:
 
 def run_on_store(opened: CommonOptions | Loaded, work: Callable[[Store, Settings], Awaitable[R]]) -> R:
     """Open the store of these settings, run `work` on it and return its result."""
-    # Loads the database library; commands that only read settings do not need it.
-    from fingerpost.store import Store
-
     settings = (opened if isinstance(opened, Loaded) else read_settings(opened)).settings
 
     async def run_opened() -> R:
         kept = settings.store
-        async with Store.open(
+        async with fingerpost.Store.open(
             kept.url, audit=settings.flags.audit, secret=kept.secret, secret_file=kept.secret_file
         ) as store:
             return await work(store, settings)
@@ -156,15 +152,12 @@ async def open_any_router(
 
     It uses the connections of a running gateway, unless it is `standalone` or the settings say otherwise.
     """
-    # Both take long to load; commands that only use the store do not need them.
     if loaded.settings.builtin.enabled:
         from fingerpost.builtin import open_router as open_with_own_servers
 
         opened = open_with_own_servers(loaded.specs, settings=loaded.settings)
     else:
-        from fingerpost.router import Router
-
-        opened = Router(loaded.specs, settings=loaded.settings)
+        opened = fingerpost.Router(loaded.specs, settings=loaded.settings)
     async with opened as router:
         if follow:
             router.follow_settings(loaded)
@@ -188,7 +181,6 @@ async def connect_servers(
     Servers that are asleep stay so: their tools are known. `wake` connects them, too. Return after `wait`
     seconds at most; None waits for all.
     """
-    screen = get_error_output()
     given = [name for name in names if name is not None]
     if wake:
         given = given or [status.name for status in router.servers.statuses]
@@ -196,7 +188,7 @@ async def connect_servers(
         given = [name for name in given if router.servers.get_status(name).state is not ServerState.ASLEEP]
         if not given:
             return
-    if not screen.is_terminal:
+    if (screen := open_error_terminal()) is None:
         await router.connect(*given, timeout=wait)
         return
     from rich.text import Text  # server names must not be parsed as markup
@@ -212,6 +204,18 @@ async def connect_servers(
             group.start_soon(show)
             await router.connect(*given, timeout=wait)
             group.cancel_scope.cancel()
+
+
+VECTOR_TIMEOUT_S = 20.0  # a first run computes the vectors of all tools; after this time only words are used
+
+
+async def settle_tools(router: Router, request: str | None = None) -> None:
+    """Wait for the vectors of the tools, unless the request needs none, and show that on a terminal."""
+    if (screen := open_error_terminal()) is None:
+        await router.settle(VECTOR_TIMEOUT_S, request=request)
+        return
+    with screen.status("computing vectors of the tools (kept for the next time)"):
+        await router.settle(VECTOR_TIMEOUT_S, request=request)
 
 
 def format_tools(router: Router, status: ServerStatus) -> str:

@@ -28,12 +28,12 @@ from fingerpost.surfaces.cli.common import (
     connect_servers,
     read_settings,
     run_on_router,
+    settle_tools,
     use_router,
     use_store,
 )
 from fingerpost.surfaces.cli.evals import read_requests
 from fingerpost.surfaces.cli.options import CommonOptions
-from fingerpost.surfaces.cli.route import settle_tools
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_lines, print_table
 
 MAX_ANSWER_TOKENS: Final = 300

@@ -13,11 +13,10 @@ from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.catalog import get_certainty, style_effect
-from fingerpost.surfaces.cli.common import connect_servers, use_router
+from fingerpost.surfaces.cli.common import connect_servers, settle_tools, use_router
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     clean_text,
-    get_error_output,
     get_output,
     print_json,
     print_lines,
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from fingerpost.router import NarrowKeywords, Route, Router
 
 
-VECTOR_TIMEOUT_S = 20.0  # a first run computes the vectors of all tools; after this time only words are used
-
-
 async def narrow(router: Router, text: str, **wanted: Unpack[NarrowKeywords]) -> Narrowing:
     """Narrow the current tools for `text` and return the result.
 
@@ -42,16 +38,6 @@ async def narrow(router: Router, text: str, **wanted: Unpack[NarrowKeywords]) ->
     wanted.setdefault("ask_model", False)
     wanted.setdefault("caller", get_person())
     return await router.narrow(text, **wanted)
-
-
-async def settle_tools(router: Router, request: str | None = None) -> None:
-    """Wait for the vectors of the tools, unless the request needs none, and show that on a terminal."""
-    screen = get_error_output()
-    if screen.is_terminal:
-        with screen.status("computing vectors of the tools (kept for the next time)"):
-            await router.settle(VECTOR_TIMEOUT_S, request=request)
-    else:
-        await router.settle(VECTOR_TIMEOUT_S, request=request)
 
 
 # Each signal has a colour, and a shade for terminals without colours.

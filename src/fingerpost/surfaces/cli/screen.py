@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,15 @@ def get_output() -> Console:
 def get_error_output() -> Console:
     """Return a console for stderr, for progress and warnings."""
     return _open_console(stderr=True)
+
+
+def open_error_terminal() -> Console | None:
+    """Return a console for stderr if it is a terminal. Nothing is loaded where it cannot be one."""
+    variables = {"FORCE_COLOR", "TTY_COMPATIBLE"}  # with these, rich takes other outputs for terminals, too
+    if not sys.stderr.isatty() and variables.isdisjoint(os.environ):
+        return None
+    screen = get_error_output()
+    return screen if screen.is_terminal else None
 
 
 def _open_console(*, stderr: bool) -> Console:
