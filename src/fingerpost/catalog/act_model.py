@@ -277,6 +277,14 @@ def load_act_model() -> ActModel:
         return ActModel(dict(weights))
 
 
+def release_act_model() -> bool:
+    """Forget what judging loaded (4 MiB). Return whether there was any."""
+    loaded = load_act_model.cache_info().currsize > 0
+    for loader in (load_act_model, _load_lexicon, _get_classes):
+        loader.cache_clear()
+    return loaded
+
+
 def list_classes() -> tuple[str, ...]:
     """Return the names of the classes of words, in the order of the weights."""
     return _load_lexicon().names

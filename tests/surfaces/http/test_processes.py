@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import gc
+import platform
+import subprocess
 import sys
+import weakref
+from pathlib import Path
 
+import anyio
 import pytest
 
+from fingerpost import Router
+from fingerpost.catalog.act_model import load_act_model
+from fingerpost.records import ServerState
+from fingerpost.surfaces.cli.services import release_memory_after_sleep
 from fingerpost.surfaces.http.processes import GC_THRESHOLD, SWITCH_INTERVAL_S, tune_for_serving
+from tests.kit.routers import build_settings
+from tests.kit.server_pools import eventually
+from tests.kit.sleepy_server import SleepyServer
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +45,56 @@ def test_the_last_server_to_stop_restores_the_defaults() -> None:
     assert abs(sys.getswitchinterval() - SWITCH_INTERVAL_S) < 1e-9
     two.__exit__(None, None, None)
     assert (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count()) == before
+
+
+class _Node:
+    """Refers to itself, so that only a collection finds it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.mark.process
+async def test_memory_is_given_back_when_a_server_has_gone_to_sleep(tmp_path: Path) -> None:
+    sleepy = SleepyServer(tmp_path)
+    settings = build_settings(tmp_path, lifecycle={"idle_seconds": 0.05})
+    async with Router([sleepy.spec], settings=settings) as router, anyio.create_task_group() as tasks:
+        tasks.start_soon(release_memory_after_sleep, router, 0.0)
+        load_act_model()
+        left = weakref.ref(_Node())
+        await router.connect()
+        await eventually(lambda: router.servers.get_status("sleepy").state is ServerState.ASLEEP)
+        await eventually(lambda: left() is None and not load_act_model.cache_info().currsize)
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert outcome.success
+        tasks.cancel_scope.cancel()
+
+
+_COUNT_HEAPS = """
+import ctypes, os, threading
+from fingerpost.surfaces.http.processes import use_one_heap
+use_one_heap()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+together = threading.Barrier(8)
+def allocate():
+    together.wait()
+    libc.malloc(100_000)
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+libc.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, out)
+libc.fflush(out)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have one heap")
+def test_all_threads_of_a_service_allocate_from_one_heap() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", _COUNT_HEAPS], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert told.stdout.count("<heap nr=") == 1

@@ -27,6 +27,7 @@ import anyio.to_thread
 import click
 
 from fingerpost import __version__
+from fingerpost.catalog.act_model import release_act_model
 from fingerpost.errors import ConfigError, StoreError, UnknownServer
 from fingerpost.records import ServerState, utc_now
 from fingerpost.servers.relay import lend_connections
@@ -56,7 +57,13 @@ from fingerpost.surfaces.http.local_callers import (
     is_tool_process,
     read_address,
 )
-from fingerpost.surfaces.http.processes import Worker, check_workers, run_workers
+from fingerpost.surfaces.http.processes import (
+    Worker,
+    check_workers,
+    collect_garbage,
+    run_workers,
+    use_one_heap,
+)
 from fingerpost.surfaces.http.server import listen_for_workers
 from fingerpost.surfaces.serve import get_backend_options, serve
 from fingerpost.tasks import cancel_and_exit
@@ -70,6 +77,7 @@ if TYPE_CHECKING:
 
 
 SETTLE_TIMEOUT_S = 60.0
+RELEASE_DELAY_S = 5.0  # servers go to sleep one after the other
 FIRST_WORKER_WAIT_S = 15.0  # then a worker starts a program of its own
 
 
@@ -77,6 +85,7 @@ def serve_gateway(
     *, common: CommonOptions, profile: str | None, open_browser: bool, **overrides: object
 ) -> int:
     """Serve all configured servers on one port until a signal. `profile` is for callers that name none."""
+    use_one_heap()
     loaded = override_gateway(read_settings(common), **overrides)
     gateway = loaded.settings.gateway
     worker = None if gateway.workers == 1 else _start_workers(gateway)
@@ -178,6 +187,7 @@ def _get_worker_sockets(router: Router, worker: Worker | None) -> Path:
 
 def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str | None) -> int:
     """Serve the gateway on stdin and stdout until the client closes stdin."""
+    use_one_heap()
     loaded = override_gateway(read_settings(common), mode=mode)
     settings = loaded.settings
     if profile is not None and profile not in settings.profiles:
@@ -245,6 +255,7 @@ async def _connect_in_background(
         async with anyio.create_task_group() as tasks:
             router.is_warming_up = warm_up
             tasks.start_soon(_warm_up, router, warm_up)
+            tasks.start_soon(release_memory_after_sleep, router, RELEASE_DELAY_S)
             try:
                 yield
             finally:
@@ -307,10 +318,33 @@ async def _keep_own_log(router: Router) -> AsyncGenerator[None]:
 async def _warm_up(router: Router, always: bool) -> None:
     """Load what the first request needs: always, or if tools are found by request."""
     await router.servers.wait_until_settled(timeout=SETTLE_TIMEOUT_S)
+    if release_act_model():  # what is loaded next takes its place
+        collect_garbage()
     settings = router.settings
     mode = resolve_mode(settings.gateway.mode, await router.look(), settings.smart_routing)
     if always or mode == ROUTE_MODE:
         await router.warm_up(SETTLE_TIMEOUT_S)
+
+
+async def release_memory_after_sleep(router: Router, delay: float) -> None:
+    """Give back what connections took after servers went to sleep, until cancelled."""
+    went_to_sleep = anyio.Event()
+
+    def note_state(name: str) -> None:
+        with suppress(UnknownServer):  # it was removed
+            if router.servers.get_status(name).state is ServerState.ASLEEP:
+                went_to_sleep.set()
+
+    stop = router.servers.subscribe_to_changes(note_state)
+    try:
+        while True:
+            await went_to_sleep.wait()
+            await anyio.sleep(delay)
+            went_to_sleep = anyio.Event()
+            release_act_model()
+            collect_garbage()
+    finally:
+        stop()
 
 
 def _report_servers(router: Router) -> Callable[[], None]:

@@ -1,7 +1,8 @@
-"""The processes that serve: interpreter settings while serving, and workers that share a port."""
+"""The processes that serve: interpreter settings while serving, memory, and workers that share a port."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
@@ -64,6 +65,24 @@ def _restore_settings() -> None:
             gc.set_threshold(*_original_settings[1])
             gc.unfreeze()
             sys.setswitchinterval(_original_settings[0])
+
+
+_M_ARENA_MAX: Final = -8  # a parameter of mallopt(3)
+
+
+def use_one_heap() -> None:
+    """Let all threads allocate from one heap, where the C library is glibc: with one for each thread, what
+    many threads took at once is not given back. Python lets one of them run at a time anyway.
+    """
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def collect_garbage() -> None:
+    """Collect garbage and give free memory back to the system, where the C library is glibc."""
+    gc.collect()
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 log = logging.getLogger("fingerpost.web")
