@@ -348,13 +348,17 @@ def become(request: CommandRequest) -> None:
     sys.path[:0] = [folder for folder in added if folder not in sys.path]
     sys.argv = [request.program, *request.arguments]
     unbuffered = bool(request.environment.get("PYTHONUNBUFFERED"))
-    sys.stdin = sys.__stdin__ = _text(0, "r", errors="surrogateescape")
-    sys.stdout = sys.__stdout__ = _text(1, "w", errors="surrogateescape", at_once=unbuffered)
-    sys.stderr = sys.__stderr__ = _text(2, "w", errors="backslashreplace", at_once=unbuffered, lines=True)
+    encoding, _, errors = request.environment.get("PYTHONIOENCODING", "").partition(":")
+    encoding, errors = encoding or "utf-8", errors or ("strict" if encoding else "surrogateescape")
+    sys.stdin = sys.__stdin__ = _text(0, "r", encoding, errors)
+    sys.stdout = sys.__stdout__ = _text(1, "w", encoding, errors, at_once=unbuffered)
+    sys.stderr = sys.__stderr__ = _text(2, "w", encoding, "backslashreplace", at_once=unbuffered, lines=True)
 
 
-def _text(number: int, mode: str, *, errors: str, at_once: bool = False, lines: bool = False) -> TextIO:
-    stream: Any = open(number, mode, encoding="utf-8", errors=errors, closefd=False)  # noqa: SIM115
+def _text(
+    number: int, mode: str, encoding: str, errors: str, *, at_once: bool = False, lines: bool = False
+) -> TextIO:
+    stream: Any = open(number, mode, encoding=encoding, errors=errors, closefd=False)  # noqa: SIM115
     if mode == "w":
         stream.reconfigure(line_buffering=lines or stream.isatty(), write_through=at_once)
     return stream

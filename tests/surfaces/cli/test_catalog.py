@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -153,7 +152,7 @@ def test_a_secret_from_the_environment_appears_nowhere(person: CommandLine) -> N
 
 def test_a_reader_that_leaves_early_is_no_error(person: CommandLine) -> None:
     # More than a pipe holds: the command is still writing when its reader is gone.
-    person.has("many", [tool(f"tool_{number:04}", "words " * 50) for number in range(400)])
+    person.has("many", [tool(f"tool_{number:04}", "word") for number in range(500)])
     command = " ".join(f"'{part}'" for part in person.cold_command("tools"))
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command} | head -3"],
@@ -188,9 +187,9 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
 
 @proves("F26", "H9")
 def test_a_killed_server_is_seen_and_healed_while_watched(person: CommandLine) -> None:
-    person.has("files", [tool("read_file")])
+    file = person.has("files", [tool("read_file")])
     with subprocess.Popen(
-        person.cold_command("servers", "--watch"),
+        person.command("servers", "--watch"),
         cwd=person.home,
         env={**person.environment, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -203,9 +202,9 @@ def test_a_killed_server_is_seen_and_healed_while_watched(person: CommandLine) -
             if "connecting → ready" in line:
                 if killed:
                     break
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    if "file_server.py" in " ".join(child.cmdline()):
-                        os.kill(child.pid, signal.SIGKILL)
+                for running in psutil.process_iter(["cmdline"]):
+                    if str(file) in (running.info["cmdline"] or ()):
+                        running.kill()
                         killed = True
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 130
