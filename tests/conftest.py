@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from blockbuster import BlockBuster
@@ -21,6 +21,9 @@ from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissing
 
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.warm import WorkerZygote, Zygote
+
+if TYPE_CHECKING:
+    from tests.kit.stores import Postgres
 
 # Fewer than hypothesis's own 100: there are many property tests, and each run draws other examples.
 EXAMPLES: Final = 20
@@ -116,6 +119,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if _STARTED and item.get_closest_marker("process") is None:
         pytest.fail(f"mark this test with @pytest.mark.process: it starts {_STARTED[0]}")
     return result
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """The PostgreSQL server of this worker. Imported by other folders, it would be a server for each."""
+    from tests.kit.stores import Postgres  # takes half a second, and only workers need it
+
+    # Not in pytest's own folder: run by root the server is another user, and every session that starts
+    # closes that folder to other users again.
+    with TemporaryDirectory(prefix="fingerpost-") as folder:
+        server = Postgres(Path(folder) / "data")
+        yield server
+        server.stop()
 
 
 @pytest.fixture

@@ -36,9 +36,9 @@ from tests.kit import warm
 from tests.kit.store_samples import NOON
 from tests.kit.stores import ON_SQLITE, PATIENCE, OpenStore
 from tests.requirements import proves
-from tests.store.conftest import anchor, open_store, postgres, postgres_url, sqlite_url, url
+from tests.store.conftest import anchor, open_store, postgres_url, sqlite_url, url
 
-FIXTURES = (anchor, open_store, postgres, postgres_url, sqlite_url, url)
+FIXTURES = (anchor, open_store, postgres_url, sqlite_url, url)
 
 ASK = Ruling(verdict=Verdict.ASK, reason="it deletes", rule="default for destroy")
 CONTEXT = CallContext(call_id="cal_1", conversation="ses_1", caller="dana")

@@ -2,5 +2,4 @@
 
 from __future__ import annotations
 
-from tests.store.conftest import postgres as postgres
 from tests.store.conftest import postgres_url as postgres_url

@@ -1,5 +1,5 @@
 """A real PostgreSQL server for the tests that need one."""
 
-from tests.store.conftest import postgres, postgres_url
+from tests.store.conftest import postgres_url
 
-__all__ = ["postgres", "postgres_url"]
+__all__ = ["postgres_url"]

@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import cast
 
 import psycopg
@@ -14,16 +13,6 @@ import pytest
 
 from fingerpost.store import Store
 from tests.kit.stores import OpenStore, Postgres
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    # Not in pytest's own folder: run by root the server is another user, and every session that starts
-    # closes that folder to other users again.
-    with TemporaryDirectory(prefix="fingerpost-") as folder:
-        server = Postgres(Path(folder) / "data")
-        yield server
-        server.stop()
 
 
 @pytest.fixture

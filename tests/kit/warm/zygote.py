@@ -123,9 +123,12 @@ def load() -> None:
 def load_tests(arguments: list[str]) -> None:
     """Collect the tests once: every worker collects them again, but does not load their modules again."""
     pytest = importlib.import_module("pytest")
-    # A module that cannot be loaded is for the workers to report.
-    with silence():
-        pytest.main([*arguments, "--collect-only", "-n0"])
+    # A module that cannot be loaded is for the workers to report. Modules may keep the streams that they find
+    # when they are loaded: they must be those of the process.
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    pytest.main([*arguments, "--collect-only", "-n0", "--capture=no"])
+    sys.stdout.flush()
     build_deferred()
     freeze()
 

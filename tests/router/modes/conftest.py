@@ -1,5 +1,5 @@
 """Journeys that take `url` run twice, like the tests of the store: on SQLite and on PostgreSQL."""
 
-from tests.store.conftest import postgres, postgres_url, sqlite_url, url
+from tests.store.conftest import postgres_url, sqlite_url, url
 
-__all__ = ["postgres", "postgres_url", "sqlite_url", "url"]
+__all__ = ["postgres_url", "sqlite_url", "url"]

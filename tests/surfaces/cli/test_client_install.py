@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fingerpost.settings.client_files import read_clients, read_drafts
 from fingerpost.settings.document import SettingsDocument, read_document
 from fingerpost.surfaces.cli.client_install import find_own_command
 from fingerpost.surfaces.cli.commands import build_command
+from tests.kit import warm
 from tests.kit.programs import PATH
 from tests.requirements import proves
 
@@ -372,7 +374,7 @@ def test_uvx_and_pipx_start_it_again_themselves(tmp_path: Path) -> None:
 def test_a_client_with_the_path_of_a_desktop_reaches_the_moved_servers(
     person: ClientHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", PATH)
+    monkeypatch.setenv("PATH", os.pathsep.join([warm.folder(), PATH]))
     file = person.has("cursor", '{"mcpServers": {"time": {"command": "mcp-server-time"}}}')
     assert person.runs("cursor", "--replace", "--yes").exception is None
     entry = entry_of(file, "cursor")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import cast
 
 import anyio
@@ -24,14 +22,6 @@ from tests.kit.stores import Postgres, get_postgres_programs
 from tests.requirements import proves
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with TemporaryDirectory(prefix="fingerpost-") as folder:
-        server = Postgres(Path(folder) / "data")
-        yield server
-        server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
