@@ -1,10 +1,34 @@
 """Language models: requests, replies, adapters for APIs, and the pool of two models."""
 
-from fingerpost.llm.base import Ask, ChatModel, ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
-from fingerpost.llm.capabilities import Capabilities, probe
-from fingerpost.llm.content import parse_structured
-from fingerpost.llm.openai_chat import OpenAIChat
-from fingerpost.llm.pool import CapabilityMemory, ModelPool, Role
+from typing import TYPE_CHECKING
+
+from fingerpost.lazy import build_getattr
+
+if TYPE_CHECKING:
+    from fingerpost.llm.base import (
+        Ask,
+        ChatModel,
+        ModelReply,
+        ModelRequest,
+        ModelUsage,
+        OnText,
+        ResponseSchema,
+    )
+    from fingerpost.llm.capabilities import Capabilities, probe
+    from fingerpost.llm.content import parse_structured
+    from fingerpost.llm.openai_chat import OpenAIChat
+    from fingerpost.llm.pool import CapabilityMemory, ModelPool, Role
+
+__getattr__ = build_getattr(
+    __name__,
+    {
+        "base": "Ask ChatModel ModelReply ModelRequest ModelUsage OnText ResponseSchema",
+        "capabilities": "Capabilities probe",
+        "content": "parse_structured",
+        "openai_chat": "OpenAIChat",
+        "pool": "CapabilityMemory ModelPool Role",
+    },
+)
 
 __all__ = [
     "Ask",
