@@ -251,7 +251,7 @@ def visit(
         page.remove_listener("console", hear)
         page.remove_listener("pageerror", note)
         if is_reusable:
-            _clear_page(page)
+            _clear_page(page, address)
             _idle[browser] = page
         else:
             page.context.close()
@@ -269,11 +269,14 @@ def _open_page(browser: Browser, context: dict[str, Any]) -> Page:
     return opened.new_page()
 
 
-def _clear_page(page: Page) -> None:
-    """Leave nothing of this visit: neither what was stored nor what was routed."""
+def _clear_page(page: Page, address: str) -> None:
+    """Leave nothing of this visit: neither what was stored nor what was routed.
+
+    It stays at the same address, on a picture: each change to an empty page and back takes a new process.
+    """
     page.unroute_all()
     page.evaluate("localStorage.clear(); sessionStorage.clear()")
-    page.goto("about:blank")
+    page.goto(f"{address}/console/logo.svg")
     page.context.set_offline(False)
     page.context.clear_cookies()
     page.context.clear_permissions()
