@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from mcp_server_time.server import create_server  # pyright: ignore[reportMissingTypeStubs]
+
 from fingerpost import Router, Server, Settings
 from fingerpost.events import EventSink
 from fingerpost.llm import ChatModel, ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.testing import ScriptedModel
 from fingerpost.testing.models import ScriptLine
-from tests.kit import warm
 from tests.kit.programs import program
 from tests.kit.stores import place_empty_store
 
@@ -34,9 +35,8 @@ def build_settings(folder: Path, **more: Any) -> Settings:
 
 
 def create_clock_server() -> ServerSpec:
-    # The first program of a session loads what the others find loaded.
-    command = [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"]
-    return Server.stdio("time", command, connect_timeout=60)
+    """The real `mcp-server-time`, without a process of its own: `tests/servers` has it as a program."""
+    return Server.in_process("time", create_server("Etc/UTC"))
 
 
 def create_file_server(folder: Path) -> ServerSpec:
