@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from _pytest.runner import runtestprotocol
 from blockbuster import BlockBuster
 from execnet import XSpec
 from hypothesis import HealthCheck, settings
@@ -32,11 +33,13 @@ FEW_EXAMPLES: Final = 8  # for `make test-fast`
 
 @pytest.hookimpl(tryfirst=True)  # tests take their settings when they are collected
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples are drawn. How quickly they are says how busy the machine is, nothing about
-    the code.
+    """Choose what is reported and how many examples are drawn. How quickly they are says how busy the machine
+    is, nothing about the code.
     """
     count = FEW_EXAMPLES if "not slow" in config.option.markexpr else EXAMPLES
     checks = [HealthCheck.too_slow]
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(ShortReports())
     settings.register_profile("suite", max_examples=count, deadline=None, suppress_health_check=checks)
     settings.load_profile("suite")
 
@@ -119,6 +122,25 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     if _STARTED and item.get_closest_marker("process") is None:
         pytest.fail(f"mark this test with @pytest.mark.process: it starts {_STARTED[0]}")
     return result
+
+
+SLOW_STEP: Final = 0.1  # seconds
+
+
+class ShortReports:
+    """Leaves out of a worker's reports the set-up and tear-down of a test if they are quick and did not fail.
+
+    A report costs half a millisecond here and in the process that prints it; most would print nothing.
+    """
+
+    @pytest.hookimpl
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in runtestprotocol(item, nextitem=nextitem, log=False):
+            if report.when == "call" or not report.passed or report.duration > SLOW_STEP:
+                item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
 
 
 @pytest.fixture(scope="session")
