@@ -24,6 +24,7 @@ from fingerpost.llm import (
 )
 from fingerpost.llm.capabilities import MAX_MISSED_CALLS
 from fingerpost.records import JsonObject, Message
+from fingerpost.schemas.validator import load_validator
 from fingerpost.settings import ModelSettings, ModelsSettings
 from tests.kit.real_model import NAME, real_model
 from tests.kit.tcp_proxy import OVERLOADED, run_proxy
@@ -101,6 +102,7 @@ async def test_a_schema_is_kept_to_streamed_or_not(llama: str):
         "required": ["mood", "sure"],
         "additionalProperties": False,
     }
+    await load_validator()  # as the pool does before it asks
     request = ask("How are you?", tokens=120, schema=ResponseSchema(name="mood", schema=schema))
     async with open_chat(llama) as chat:
 
