@@ -19,6 +19,7 @@ from execnet import XSpec
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
 from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
+from xdist.workermanage import WorkerController  # pyright: ignore[reportMissingTypeStubs]
 
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.warm import WorkerZygote, Zygote
@@ -199,12 +200,39 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 _SHARING: Final = ("tests/surfaces/console/", "tests/integration/")
 
 
+# Few tests that take long: begun last, they would run while the other workers have nothing left.
+_FIRST: Final = (
+    "tests/deploy/test_instance_faults.py",
+    "tests/surfaces/console/",
+    "tests/integration/",
+    "tests/llm/test_real_model.py",
+    "tests/conformance/test_gateway.py",
+    "tests/conformance/test_fixture.py",
+    "tests/conformance/test_inspector.py",
+    "tests/deploy/test_instances.py",
+    "tests/surfaces/gateway/test_soak.py",
+    "tests/surfaces/cli/test_streams.py",
+    "tests/surfaces/openai/test_real_model.py",
+    "tests/security/test_fuzz.py",
+    "tests/test_wheel.py",
+    "tests/test_structure.py",
+    "tests/docs/test_site.py",
+)
+
+
 class FileScheduling(LoadScopeScheduling):
-    """Gives all tests of a file, or of a folder that shares something, to one worker, the largest first.
+    """Gives all tests of a file, or of a folder that shares something, to one worker: first those that take
+    long, then those with the most tests.
 
     What they share is then started once. The marks of `--dist loadgroup` have no effect with pytest 9.2 and
     xdist 3.8: https://github.com/pytest-dev/pytest-xdist/issues/1386
     """
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for scope in reversed(_FIRST):
+            if scope in self.workqueue:
+                self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in _SHARING if nodeid.startswith(folder)), nodeid.partition("::")[0])
