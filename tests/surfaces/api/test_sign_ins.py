@@ -36,7 +36,7 @@ async def ask_who(api: ServedApi, key: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.slow
 @proves("M5")
 @pytest.mark.parametrize(
-    ("calls", "lifetime"), [(100, 3600), pytest.param(500, 1, marks=pytest.mark.soak)], ids=str
+    ("calls", "lifetime"), [(40, 3600), pytest.param(500, 1, marks=pytest.mark.soak)], ids=str
 )
 async def test_each_user_acts_with_the_own_account(calls: int, lifetime: int, tmp_path: Path) -> None:
     """`calls` of each of two users, interleaved; with a short lifetime tokens are renewed all the time."""
