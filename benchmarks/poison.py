@@ -24,6 +24,7 @@ from fingerpost.catalog.injection import (
     scan_definition,
     scan_instructions,
 )
+from fingerpost.narrow.sentence_judge import judge_in_this_process
 from fingerpost.records import DefinitionFinding, Severity
 
 CORPUS = Path(__file__).parents[1] / "tests" / "catalog" / "poison_corpus.jsonl"
@@ -48,16 +49,16 @@ class ScanFigures(NamedTuple):
 
 def scan_row(row: dict[str, Any]) -> tuple[DefinitionFinding, ...]:
     """Return the findings for one row of the corpus."""
-    found = scan_definition(row["server"], row["definition"])
+    found = scan_definition(row["server"], row["definition"], judge_in_this_process)
     if "instructions" in row:
-        found += scan_instructions(row["server"], row["instructions"])
+        found += scan_instructions(row["server"], row["instructions"], judge_in_this_process)
     name = row["definition"]["name"]
     alike = [key for key in row.get("others", ()) if is_look_alike(name, key.partition("/")[2])]
     return (*found, *(build_look_alike_finding(name, key) for key in alike))
 
 
 # Parts of the corpus by style: new wordings of the rules' author, and definitions by others.
-LATER_STYLES: Final = {"fresh": "new wordings", "outside": "by others"}
+LATER_STYLES: Final = {"fresh": "new wordings", "outside": "by others", "examiner": "by one more author"}
 
 
 def measure(*, held_out: bool, style: str = "") -> ScanFigures:
@@ -102,6 +103,8 @@ def run(data: Path | None = None) -> None:
     table = Table("part", "poisoned", "recall", "harmless", "false positives", title="poisoned definitions")
     for style, held_out in product(("", *LATER_STYLES), (False, True)):
         found = measure(held_out=held_out, style=style)
+        if not found.poisoned:
+            continue
         table.add_row(
             ", ".join(filter(None, (LATER_STYLES.get(style), "held out" if held_out else "development"))),
             str(found.poisoned),
@@ -122,7 +125,7 @@ def _run_real(console: Console, data: Path) -> None:
     tools, held, warned = Counter[str](), Counter[str](), Counter[str]()
     started = time.process_time()
     for group, server, definition in iterate_real(data):
-        severities = {each.severity for each in scan_definition(server, definition)}
+        severities = {each.severity for each in scan_definition(server, definition, judge_in_this_process)}
         tools[group] += 1
         held[group] += Severity.SERIOUS in severities
         warned[group] += severities == {Severity.WARNING}

@@ -2,7 +2,7 @@
 
     python -m training.fit_acts --data FOLDER   fit, print figures, write the weights
 
-Examples: sentences and templates in `data/acts` (ours), the development part of the corpus of
+Examples: definitions, sentences and templates in `data/acts` (ours), the development part of the corpus of
 `benchmarks/poison.py`, harmless definitions in `data/tools-*.jsonl` (ours), and of FOLDER the sets in
 `LICENSED`. Vectors of words are those of the routing encoder, in fewer dimensions. Of a poisoned definition
 of the corpus only the sentence that scores highest counts as an example. Takes about two minutes on one core.
@@ -16,7 +16,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from benchmarks.poison import CORPUS
@@ -93,6 +93,47 @@ def iterate_corpus(*, poisoned: bool, held_out: bool) -> Iterator[Definition]:
             yield row["server"], row["definition"] | {"instructions": row.get("instructions", "")}
 
 
+class Written(NamedTuple):
+    """A definition that an author wrote, with the texts in it that steer the model."""
+
+    author: str
+    poisoned: bool
+    server: str
+    definition: dict[str, Any]
+    spans: tuple[str, ...]
+
+
+def iterate_written() -> Iterator[Written]:
+    """Yield the definitions of `data/acts/definitions-*.jsonl`, one file for each author."""
+    for file in sorted((DATA / "acts").glob("definitions-*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            given = {"instructions": row["instructions"]} if "instructions" in row else {}
+            spans = tuple(" ".join(span.split()) for span in row.get("spans", ()))
+            yield Written(file.stem, row["poisoned"], row.get("server", "x"), row["tool"] | given, spans)
+
+
+def is_span(text: str, spans: Iterable[str]) -> bool:
+    """Return whether a sentence is much of a marked text: authors may split sentences elsewhere."""
+    one = _cut_letters(" ".join(text.split()))
+    marked = [_cut_letters(span) for span in spans]
+    return any(len(one & other) > min(0.4 * len(one), 0.6 * len(other)) for other in marked)
+
+
+def _cut_letters(text: str) -> set[str]:
+    return {text[at : at + 8] for at in range(max(1, len(text) - 7))}
+
+
+def read_written(*, poisoned: bool) -> Group:
+    """Read the written definitions; of poisoned ones only the marked sentences."""
+    found: Group = []
+    for one in iterate_written():
+        if one.poisoned is poisoned:
+            sentences = read_definition(one.server, one.definition)
+            found.append([each.read for each in sentences if not poisoned or is_span(each.text, one.spans)])
+    return found
+
+
 def iterate_tools(files: Iterable[Path]) -> Iterator[Definition]:
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -103,7 +144,7 @@ def iterate_tools(files: Iterable[Path]) -> Iterator[Definition]:
 
 
 def read_all(definitions: Iterable[Definition]) -> Group:
-    return [[read for _, _, read in read_definition(*each)] for each in definitions]
+    return [[one.read for one in read_definition(*each)] for each in definitions]
 
 
 def read_examples(folder: Path) -> dict[str, Group]:
@@ -117,6 +158,8 @@ def read_examples(folder: Path) -> dict[str, Group]:
         ),
         "written": read_all(place_sentences(iterate_lines("poisoned.txt"), rng, harmless=False)),
         "written harmless": read_all(place_sentences(iterate_lines("harmless.txt"), rng, harmless=True)),
+        "by authors": read_written(poisoned=True),
+        "by authors harmless": read_written(poisoned=False),
         "corpus": read_all(iterate_corpus(poisoned=True, held_out=False)),
         "corpus harmless": read_all(iterate_corpus(poisoned=False, held_out=False)),
         "held out": read_all(iterate_corpus(poisoned=True, held_out=True)),
@@ -262,12 +305,12 @@ def choose_examples(
     chosen: list[tuple[ReadSentence, float, float]] = []
     for each in examples["made"]:
         chosen += [(one, 0.0, 0.3) if "opening" in one.flags else (one, 1.0, 1.0) for one in each]
-    for name in ("written", "corpus"):
+    for name in ("written", "by authors", "corpus"):
         for each in filter(None, examples[name]):
             late = [one for one in each if "opening" not in one.flags] or each
             likely = late[-1] if epoch < 2 else each[int(network.score(each).argmax())]
             chosen.append((likely, 1.0, 2.0))
-    for name in ("made harmless", "written harmless", "corpus harmless"):
+    for name in ("made harmless", "written harmless", "by authors harmless", "corpus harmless"):
         chosen += [(one, 0.0, 1.0) for each in examples[name] for one in each]
     for name, weight in (("ours", 0.5), ("licensed", 0.3)):
         real = [one for each in examples[name] for one in each]
@@ -299,7 +342,7 @@ def print_figures(model: Any, examples: dict[str, Group]) -> None:
         flat = [one for each in group for one in each]
         scores = iter(model.score(flat))
         tops = np.array([max((next(scores) for _ in each), default=-99.0) for each in group])
-        shares = ", ".join(f"{limit}: {(tops >= limit).mean():.3f}" for limit in (0, 0.5, 1, 1.5, 2, 3))
+        shares = ", ".join(f"{limit}: {(tops >= limit).mean():.3f}" for limit in (-4, -3, -2, 0, 2, 3.5))
         print(f"{name:18} {len(group):6}  {shares}")
 
 

@@ -9,7 +9,7 @@ from typing import Final, cast
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.effects import collect_parameters, judge_effect
-from fingerpost.catalog.injection import RULES_ID, scan_definition
+from fingerpost.catalog.injection import RULES_ID, Judge, scan_definition
 from fingerpost.catalog.intelligence import (
     Overrides,
     WrittenOverride,
@@ -67,6 +67,7 @@ class CardBuilder:
     inferring: bool = True
     scanning: bool = True
     own: frozenset[str] = frozenset()  # built-in servers, whose definitions are not scanned
+    judge: Judge | None = None  # decides on suspected sentences
     pins: Mapping[str, Pin] = field(default_factory=dict[str, Pin])
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
     # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
@@ -155,7 +156,7 @@ class CardBuilder:
         known_clean = pin is not None and pin.clean_by == RULES_ID and pin.definition == tool
         if not self.scanning or server in self.own or known_clean:
             return ()
-        return scan_definition(server, tool)
+        return scan_definition(server, tool, self.judge)
 
     def _judge_effect(
         self,

@@ -15,6 +15,7 @@ from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.injection import (
     RULES_ID,
+    Judge,
     build_look,
     build_look_alike_finding,
     is_look_alike,
@@ -233,12 +234,28 @@ class Catalog:
         reason = self._disabled_servers.get(card.server)
         return None if reason is None else f"its server {card.server} is {reason}"
 
+    @property
+    def judge(self) -> Judge | None:
+        """What decides on suspected sentences of definitions."""
+        return self._card_builder.judge
+
+    def use_judge(self, judge: Judge) -> None:
+        """Let this decide on suspected sentences of definitions from now on."""
+        self._card_builder = replace(self._card_builder, judge=judge)
+
     def build_cards(self, listing: Listing) -> tuple[ToolCard | RefusedDefinition, ...]:
         """Return the card or refusal of each definition. It changes no state, so it can run in a thread."""
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
         same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
         known = self._cards.get(server, {}) if same_names and same_origin else {}
+        if (
+            self._flags.scan_definitions
+            and self._flags.pins
+            and server not in self._own
+            and listing.instructions
+        ):
+            scan_instructions(server, listing.instructions, self.judge)  # the result is kept
         made = (
             self._card_builder.build(server, definition, known, prefix=prefix, origin=listing)
             for definition in listing.definitions
@@ -544,7 +561,7 @@ class Catalog:
         known = instructions == pinned or (server_pin is None and not self._reviews_new(server))
         accepted = known and server_pin is not None and server_pin.accepted_by is not None
         scanned = self._flags.scan_definitions and not accepted
-        findings = scan_instructions(server, instructions) if scanned else ()
+        findings = scan_instructions(server, instructions, self.judge) if scanned else ()
         if known and not findings:
             return None
         return ChangedInstructions(

@@ -21,6 +21,7 @@ from functools import cache, cached_property, lru_cache
 from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path
+from pkgutil import get_data
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -28,6 +29,7 @@ from fingerpost.catalog.act_model import ACT_MODEL_ID, ReadSentence, load_act_mo
 from fingerpost.catalog.tool_names import escape_invisible_except
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.data_files import read_data_table
+from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import DefinitionFinding, FindingKind, Json, JsonObject, Severity
 from fingerpost.regex import prepare_re
@@ -90,10 +92,12 @@ class _Patterns(dict[str, _Pattern]):
 
 _PATTERNS: Final = _Patterns()
 _CODE: Final = Path(__file__)
-# A definition is scanned again when this code (unless it is in a zip file), the table or the model change.
+JUDGE_FOLDER: Final = _CODE.with_name("judge")
+# A definition is scanned again when this code (unless it is in a zip file), the table or a model change.
 RULES_ID: Final = hashlib.sha256(
     json.dumps(_TABLE, sort_keys=True).encode()
     + ACT_MODEL_ID.encode()
+    + (get_data("fingerpost.catalog", "judge/weights.sha256") or b"")
     + (_CODE.read_bytes() if _CODE.is_file() else b"")
 ).hexdigest()[:16]
 _TOKEN = prepare_re(r"\.?[^\W_](?:[\w'’-]*[^\W_])?")
@@ -646,16 +650,6 @@ def _asks_in_parameter(sentence: _Sentence, form: _SentenceForm) -> bool:
     return sentence.moves and (form.addressed or form.imperative or sentence.has("whole"))
 
 
-def _wants_personal(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
-    if form.opening or place.result or place.secure:
-        return False
-    found = _PATTERNS["personal"].search(sentence.text)
-    if found is None or not place.own.isdisjoint(split_words(found[0])) or _matches("negated", sentence.text):
-        return False
-    wanted = _matches("wanted", sentence.text)
-    return (form.is_directive or wanted) and (sentence.moves or wanted)
-
-
 def _wants_context(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     if _holds_in_model(sentence, place):
         return True
@@ -685,15 +679,6 @@ def _holds_in_model(sentence: _Sentence, place: _Place) -> bool:
     if not place.parameter or place.chatty or place.result or sentence.is_negated:
         return False
     return _matches("kept_by_model", sentence.text)
-
-
-def _tampers(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
-    if form.opening or place.result or place.secure or _matches("example", sentence.text):
-        return False
-    if place.parameter and _matches("choice", sentence.text):
-        return False
-    found = _PATTERNS["tampered"].search(sentence.text)
-    return found is not None and _PATTERNS["negated"].search(sentence.text, 0, found.start()) is None
 
 
 def _sends_out(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
@@ -751,7 +736,6 @@ def _orders(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
 
 
 _MIN_WEIGHT: Final = 4.0
-_MIN_HINT_WEIGHT: Final = 3.0  # a warning
 _MIN_RESULT_WEIGHT: Final = 5.0  # results speak of many things
 
 
@@ -783,10 +767,6 @@ def _weighs(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
     return _weigh(sentence, place, form) >= (_MIN_RESULT_WEIGHT if place.result else _MIN_WEIGHT)
 
 
-def _hints(sentence: _Sentence, place: _Place, form: _SentenceForm) -> bool:
-    return not place.result and _MIN_HINT_WEIGHT <= _weigh(sentence, place, form) < _MIN_WEIGHT
-
-
 _DIRECTED: Final = (
     "send|pass|read|harm address|secret|keys|secret_name|context|instruction|held|hide|model|personal|command"
 )
@@ -811,7 +791,6 @@ _RULES: Final[tuple[_NamedRule, ...]] = (
     (FindingKind.INSTRUCTION, "asks to run a command", _runs_command, _Clues("command")),
     (FindingKind.SECRET, "asks for files with secrets", _wants_file, _Clues("path")),
     (FindingKind.SECRET, "asks for secrets", _wants_secret, _Clues("secret|keys|secret_name")),
-    (FindingKind.SECRET, "asks for personal data", _wants_personal, _Clues("personal")),
     (
         FindingKind.CONTEXT,
         "asks for the conversation or the model's instructions",
@@ -824,7 +803,6 @@ _RULES: Final[tuple[_NamedRule, ...]] = (
         _sends_out,
         _Clues("address|place send|pass|read|subst", "address diverted"),
     ),
-    (FindingKind.INSTRUCTION, "asks to change data, answers or protection", _tampers, _Clues("tamper")),
     (FindingKind.SHADOWING, "changes how tools of others are used", _shadows, _Clues("shadow")),
     (
         FindingKind.INSTRUCTION,
@@ -833,7 +811,6 @@ _RULES: Final[tuple[_NamedRule, ...]] = (
         _Clues("order you|must|when"),
     ),
     (FindingKind.INSTRUCTION, "tells the model to do what is not this tool's task", _weighs, _WEIGHED),
-    (FindingKind.INSTRUCTION, "may tell the model to do what is not this tool's task", _hints, _WEIGHED),
 )
 _VALUE_RULE: Final[_NamedRule] = (
     FindingKind.INSTRUCTION,
@@ -844,18 +821,15 @@ _VALUE_RULE: Final[_NamedRule] = (
 _ROLE_CLUES: Final = _Clues("role")
 
 
-# Results speak of anything, so more is asked of them. `_wants_personal` and `_hints` are not for them.
+# Results speak of anything, so more is asked of them.
 _RESULT_CLUES: Final[Mapping[_Rule, _Clues]] = {
     _conceals: _Clues("hide", "not tell|ask|see user|model|must"),
     _bypasses: _Clues(
         "bypass ask|obey|instruction model|user|you|must", "bypass instruction", "not ask user"
     ),
-    _wants_personal: _Clues(),
-    _tampers: _Clues(),
     _wants_context: _Clues("context|instruction send|pass|read", "held talk|you send|pass|read"),
     _shadows: _Clues("altered"),
     _weighs: _Clues(f"{_DIRECTED} you|model|must"),
-    _hints: _Clues(),
 }
 
 
@@ -895,8 +869,7 @@ def _find_addressing(text: str, place: _Place, words: Collection[str]) -> Iterat
         form = _SentenceForm(sentence, place, marked=marked)
         for kind, reason, rule, _ in rules:
             if rule(sentence, place, form):
-                severity = Severity.WARNING if rule in (_wants_personal, _hints) else Severity.SERIOUS
-                yield TextSign(kind, reason, sentence.text[:_MAX_SHOWN], severity)
+                yield TextSign(kind, reason, sentence.text[:_MAX_SHOWN])
 
 
 # Encoded parts
@@ -1126,13 +1099,26 @@ def _is_dense(part: str) -> bool:
 
 # Definitions
 
-# Scores of the act model from which a sentence counts; set by its false findings on harmless definitions.
-_MIN_SCORE: Final = 2.0
-_MIN_SERIOUS_SCORE: Final = 3.5
-_MIN_DOUBTED_SCORE: Final = -2.0  # below it the rules on sentences are not believed
+Judge = Callable[[Sequence[str]], Sequence[float]]  # of texts of `PlacedSentence.write_for_judge`
+
+
+@frozen(kw_only=False)
+class _Limits:
+    """Scores from which a sentence counts; set by false findings on harmless definitions."""
+
+    warned: float
+    serious: float
+    doubted: float  # below it the rules on sentences are not believed
+
+
+_JUDGE_LIMITS: Final = _Limits(0.5, 2.5, -1.0)
+_ACT_LIMITS: Final = _Limits(2.0, 3.5, -4.0)  # where there is no judge
+_MIN_SUSPECTED_SCORE: Final = -3.0  # of the act model: what is below is not shown to the judge
+_MAX_SUSPECTED: Final = 40  # sentences of one definition
 _MIN_JUDGED: Final = 8  # characters
 _MAX_JUDGED: Final = 2000  # sentences of one definition
 _MAX_JUDGED_WORDS: Final = 50  # of one sentence
+_MAX_AROUND: Final = 160  # characters of each text around a sentence
 _MAX_TOPIC: Final = 40  # words of the first sentence, which says what the tool is about
 _KNOWN_BUSINESS: Final = {"chatty": _SETS["chat"], "secure": _SETS["security"]}
 _ACT_KINDS: Final = (
@@ -1161,8 +1147,13 @@ _SMUGGLING_NAMES: Final = tuple(
 )
 
 
-def scan_definition(server: str, definition: JsonObject) -> tuple[DefinitionFinding, ...]:
-    """Return what in this definition is hidden, addresses the model, or asks for more than the tool needs."""
+def scan_definition(
+    server: str, definition: JsonObject, judge: Judge | None = None
+) -> tuple[DefinitionFinding, ...]:
+    """Return what in this definition is hidden, addresses the model, or asks for more than the tool needs.
+
+    Sentences that the act model suspects are decided by `judge`. Without one the act model decides.
+    """
     own = frozenset(map(to_singular, (*split_words(str(definition.get("name", ""))), *split_words(server))))
     parameters = get_properties(definition.get("inputSchema"))
     secrets = frozenset(name for name in parameters if _is_secret_parameter(name))
@@ -1182,24 +1173,53 @@ def scan_definition(server: str, definition: JsonObject) -> tuple[DefinitionFind
             signs = _find_signs(text[:MAX_TEXT_LENGTH], place)
         for sign in signs:
             found.setdefault((sign.reason, path), _build_finding(sign, path))
-    scores = _judge_texts(server, definition)
-    kept = [each for each in found.values() if each.reason not in _DOUBTED or _is_likely(each, scores)]
+    doubted = {each.where for each in found.values() if each.reason in _DOUBTED}
+    scores, limits = _score_texts(server, definition, judge, doubted)
+    kept = [
+        each for each in found.values() if each.reason not in _DOUBTED or _is_likely(each, scores, limits)
+    ]
     explained = {each.where for each in kept}
-    signs = ((path, _build_act_sign(*judged)) for path, judged in scores.items() if path not in explained)
+    signs = (
+        (path, _build_act_sign(score, one, limits))
+        for path, (score, one) in scores.items()
+        if path not in explained
+    )
     return (*kept, *(_build_finding(sign, path) for path, sign in signs if sign is not None))
 
 
 @lru_cache(maxsize=1024)
-def scan_instructions(server: str, instructions: str) -> tuple[DefinitionFinding, ...]:
+def scan_instructions(
+    server: str, instructions: str, judge: Judge | None = None
+) -> tuple[DefinitionFinding, ...]:
     """Return the findings in the instructions of a server."""
-    return scan_definition(server, {"instructions": instructions})
+    return scan_definition(server, {"instructions": instructions}, judge)
 
 
-def read_definition(server: str, definition: JsonObject) -> Iterator[tuple[str, str, ReadSentence]]:
-    """Yield path, text and reading of each sentence of a definition, for the act model."""
-    own = frozenset(map(to_singular, (*split_words(str(definition.get("name", ""))), *split_words(server))))
+@frozen(kw_only=False)
+class PlacedSentence:
+    """A sentence of a definition with what stands around it."""
+
+    path: str
+    text: str
+    read: ReadSentence
+    where: str
+    about: str  # name of the tool and its first sentence
+    before: str
+    after: str
+
+    def write_for_judge(self) -> str:
+        """Return the text that the judge reads: the sentence, where it stands, and what stands around it."""
+        parts = (self.text, self.where, self.about, self.before, self.after)
+        return " [SEP] ".join(part.replace("[", "(").replace("]", ")") for part in parts)
+
+
+def read_definition(server: str, definition: JsonObject) -> Iterator[PlacedSentence]:
+    """Yield the sentences of a definition as the models read them."""
+    name = str(definition.get("name", ""))
+    own = frozenset(map(to_singular, (*split_words(name), *split_words(server))))
     described = _clean(str(definition.get("description", ""))[:MAX_TEXT_LENGTH])
-    topic = own.union(map(to_singular, _list_words(next(_split_sentences(described), ""))[:_MAX_TOPIC]))
+    first = next(_split_sentences(described), "")
+    topic = own.union(map(to_singular, _list_words(first)[:_MAX_TOPIC]))
     known = {name for name, words in _KNOWN_BUSINESS.items() if not own.isdisjoint(words)}
     left = MAX_DEFINITION_LENGTH
     for path, text, is_name in islice(_iterate_texts(definition), MAX_TEXTS):
@@ -1210,16 +1230,28 @@ def read_definition(server: str, definition: JsonObject) -> Iterator[tuple[str, 
             continue
         is_prose = path in ("description", "instructions", "title")
         choice = ".enum[" in path or path.endswith((".const", ".default"))
-        for number, sentence in enumerate(_split_evenly(_clean(text[:MAX_TEXT_LENGTH]))):
+        place = "description" if is_prose else "choice" if choice else "parameter"
+        where = path if is_prose else f"{place} {_get_parameter(path)}"
+        sentences = list(_split_evenly(_clean(text[:MAX_TEXT_LENGTH])))
+        for number, sentence in enumerate(sentences):
             if len(sentence) < _MIN_JUDGED or (sentence.isascii() and " " not in sentence):
                 continue
             opening = is_prose and number == 0
-            place = (
-                "opening" if opening else "description" if is_prose else "choice" if choice else "parameter"
-            )
             places = {} if sentence.isascii() else _tag_words(sentence)
-            flags = {place, *known, *(("path",) if _matches("sensitive_path", sentence) else ())}
-            yield path, sentence, read_sentence(sentence, flags, own if opening else topic, places)
+            flags = {
+                "opening" if opening else place,
+                *known,
+                *(("path",) if _matches("sensitive_path", sentence) else ()),
+            }
+            yield PlacedSentence(
+                path,
+                sentence,
+                read_sentence(sentence, flags, own if opening else topic, places),
+                where,
+                f"{name}: {'' if opening else first}"[:_MAX_AROUND],
+                sentences[number - 1][-_MAX_AROUND:] if number else "",
+                sentences[number + 1][:_MAX_AROUND] if number + 1 < len(sentences) else "",
+            )
 
 
 def _split_evenly(text: str) -> Iterator[str]:
@@ -1233,31 +1265,53 @@ def _split_evenly(text: str) -> Iterator[str]:
                 yield " ".join(words[start : start + _MAX_JUDGED_WORDS])
 
 
-def _judge_texts(server: str, definition: JsonObject) -> dict[str, tuple[float, str, ReadSentence]]:
-    """Return for each text the sentence that is most likely for the model, after its score."""
+_Scores = Mapping[str, tuple[float, PlacedSentence]]  # by path: the sentence with the highest score
+
+
+def _score_texts(
+    server: str, definition: JsonObject, judge: Judge | None, doubted: Set[str]
+) -> tuple[_Scores, _Limits]:
+    """Return for each text the sentence that is most likely for the model, and what the scores mean.
+
+    Texts in `doubted` are shown to the judge in any case: a rule found something there.
+    """
     sentences = list(islice(read_definition(server, definition), _MAX_JUDGED))
     if not sentences:
-        return {}
-    scores = load_act_model().score([read for _, _, read in sentences])
-    best: dict[str, tuple[float, str, ReadSentence]] = {}
-    for (path, text, read), score in zip(sentences, scores, strict=True):
-        if path not in best or score > best[path][0]:
-            best[path] = score, text, read
+        return {}, _ACT_LIMITS
+    scored = list(zip(load_act_model().score([one.read for one in sentences]), sentences, strict=True))
+    if judge is None:
+        return _find_best(scored), _ACT_LIMITS
+    suspected = [
+        (score, one) for score, one in scored if score >= _MIN_SUSPECTED_SCORE or one.path in doubted
+    ]
+    suspected = sorted(suspected, key=lambda each: -each[0])[:_MAX_SUSPECTED]
+    try:
+        judged = judge([one.write_for_judge() for _, one in suspected])
+    except FingerpostError:  # the judge cannot run here
+        return _find_best(scored), _ACT_LIMITS
+    return _find_best((value, one) for value, (_, one) in zip(judged, suspected, strict=True)), _JUDGE_LIMITS
+
+
+def _find_best(scored: Iterable[tuple[float, PlacedSentence]]) -> _Scores:
+    best: dict[str, tuple[float, PlacedSentence]] = {}
+    for score, one in scored:
+        if one.path not in best or score > best[one.path][0]:
+            best[one.path] = score, one
     return best
 
 
-def _is_likely(finding: DefinitionFinding, scores: Mapping[str, tuple[float, str, ReadSentence]]) -> bool:
-    """Return whether what a rule found counts: the act model knows English only."""
-    score = scores[finding.where][0] if finding.where in scores else _MIN_SCORE
-    return score >= _MIN_DOUBTED_SCORE or not finding.words.isascii()
+def _is_likely(finding: DefinitionFinding, scores: _Scores, limits: _Limits) -> bool:
+    """Return whether what a rule found counts: the models know English only."""
+    score = scores[finding.where][0] if finding.where in scores else limits.warned
+    return score >= limits.doubted or not finding.words.isascii()
 
 
-def _build_act_sign(score: float, text: str, read: ReadSentence) -> TextSign | None:
-    if score < _MIN_SCORE:
+def _build_act_sign(score: float, one: PlacedSentence, limits: _Limits) -> TextSign | None:
+    if score < limits.warned:
         return None
-    kind, reason = _name_act(read)
-    severity = Severity.SERIOUS if score >= _MIN_SERIOUS_SCORE else Severity.WARNING
-    return TextSign(kind, reason, text[:_MAX_SHOWN], severity)
+    kind, reason = _name_act(one.read)
+    severity = Severity.SERIOUS if score >= limits.serious else Severity.WARNING
+    return TextSign(kind, reason, one.text[:_MAX_SHOWN], severity)
 
 
 def _name_act(read: ReadSentence) -> tuple[FindingKind, str]:

@@ -12,9 +12,11 @@ import anyio
 import anyio.to_thread
 
 from fingerpost.catalog import Catalog
+from fingerpost.catalog.injection import Judge
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.events import MemorySink, ServerEntryChanged, SettingsChanged
 from fingerpost.frozen import frozen
+from fingerpost.narrow.sentence_judge import judge_in_this_process
 from fingerpost.records import DroppedTool, KnownServer, ServerSpec, ServerStatus, ToolCard
 from fingerpost.servers import ServerPool
 from fingerpost.settings import Loaded, Problem, Section, Settings
@@ -57,10 +59,17 @@ class ServerTrial:
         return not self.is_connected and "servers login" in (self.status.hint or "")
 
 
-async def try_server(spec: ServerSpec, settings: Settings, tokens: SignInStore | None = None) -> ServerTrial:
+async def try_server(
+    spec: ServerSpec,
+    settings: Settings,
+    tokens: SignInStore | None = None,
+    judge: Judge | None = judge_in_this_process,
+) -> ServerTrial:
     """Connect to a server once and return its tools, or why that failed. Nothing is kept."""
     events = MemorySink(limit=0)
     catalog = Catalog(events=events, overrides=settings.tools, flags=settings.flags)
+    if judge is not None:
+        catalog.use_judge(judge)
     pool = ServerPool(
         (replace(spec, enabled=True),),
         events=events,

@@ -35,6 +35,7 @@ from fingerpost.errors import (
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.llm import ModelPool
 from fingerpost.narrow.scorer import Scorer
+from fingerpost.narrow.sentence_judge import judge_in_own_process, judge_in_this_process
 from fingerpost.policy.rules import PolicyRule
 from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
@@ -257,6 +258,7 @@ class Router:
             self._opened = True  # set late: a store that could not be opened may be tried again
             await anyio.to_thread.run_sync(self.extensions.load, self.settings.extensions)
             self.events.add(self.store.journal)
+            self.catalog.use_judge(judge_in_own_process if self.frees_encoder else judge_in_this_process)
             self.catalog.learn(await self.store.usage.get_profiles())
             self._catalog_sync = CatalogSync(self.catalog, self.store)
             update_pins = partial(refresh_pins, self.store, self.catalog, self._catalog_sync)
@@ -494,7 +496,7 @@ class Router:
     async def try_server(self, spec: ServerSpec) -> ServerTrial:
         """Connect to a server once and return its tools, or why that failed. It is not added."""
         self._check_open()
-        return await try_server(spec, self.settings, self.store.tokens)
+        return await try_server(spec, self.settings, self.store.tokens, self.catalog.judge)
 
     def _on_profiles_changed(self, changed: tuple[str, ...]) -> None:
         """Apply changed profiles to all following requests."""
