@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.events import CallReceived, Event
-from fingerpost.frozen import frozen
+from fingerpost.frozen import compile_inits, frozen
 from fingerpost.records import CallContext, Outcome
 from fingerpost.records.codec import from_plain, to_plain
 
@@ -223,3 +223,28 @@ def test_wrong_arguments_of_the_first_instance_are_errors() -> None:
     for wrong in ({}, {"first": 1, "second": 3}, {"first": 1, "other": 3}):
         with pytest.raises(TypeError, match=r"Strict\.__init__"):
             Strict(**wrong)
+
+
+@frozen
+class _Prepared:
+    number: int
+    names: tuple[str, ...] = ()
+
+
+@frozen
+class _WithOwnInit:
+    number: int
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "number", 7)
+
+
+def test_methods_of_a_module_are_compiled_before_they_are_needed() -> None:
+    own = _WithOwnInit.__init__
+    assert _Prepared.__init__.__name__ != "made"
+    assert _Prepared in compile_inits(__name__)
+    compiled = _Prepared.__init__
+    assert compiled.__name__ == "made"
+    assert (_Prepared(number=1), _WithOwnInit().number) == (_Prepared(number=1, names=()), 7)
+    assert _WithOwnInit not in compile_inits(__name__)
+    assert (_Prepared.__init__, _WithOwnInit.__init__) == (compiled, own)

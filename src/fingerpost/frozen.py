@@ -67,6 +67,8 @@ def _build_record(given: type[Any], *, kw_only: bool, eq: bool) -> type[Any]:
     for name, function in shared.items():
         if name not in own:
             setattr(record, name, function)
+    if "__init__" not in own:
+        _records.append(record)
     return record
 
 
@@ -88,12 +90,28 @@ def _build_dataclass(given: type[Any], *, kw_only: bool) -> type[Any]:
 
 def _build_on_first_use(record: type[Any], name: str, build: Callable[[type[Any]], Any]) -> Any:
     def first(*given: Any, **named: Any) -> Any:
-        function = build(record)
-        function.__qualname__ = f"{record.__qualname__}.{name}"
-        setattr(record, name, function)
-        return function(*given, **named)
+        return _build_method(record, name, build)(*given, **named)
 
     return first
+
+
+def _build_method(record: type[Any], name: str, build: Callable[[type[Any]], Any]) -> Any:
+    function = build(record)
+    function.__qualname__ = f"{record.__qualname__}.{name}"
+    setattr(record, name, function)
+    return function
+
+
+_records: Final = list[type[Any]]()  # those with an `__init__` of this module
+
+
+def compile_inits(*modules: str) -> tuple[type[Any], ...]:
+    """Compile `__init__` of all records of these modules now: their third instances would. Return them."""
+    found = tuple(record for record in tuple(_records) if record.__module__ in modules)
+    for record in found:
+        if record.__init__.__qualname__ != f"{record.__qualname__}.__init__":
+            _build_method(record, "__init__", _build_init)
+    return found
 
 
 MAX_SLOW_INSTANCES: Final = 2

@@ -3,6 +3,7 @@
 from fingerpost.events.base import Event as Event
 from fingerpost.events.base import EventSink as EventSink
 from fingerpost.events.base import StepEvent as StepEvent
+from fingerpost.events.base import prepare_records as prepare_records
 from fingerpost.events.call import ApprovalDecided as ApprovalDecided
 from fingerpost.events.call import ApprovalRequested as ApprovalRequested
 from fingerpost.events.call import AttemptFinished as AttemptFinished

@@ -26,7 +26,7 @@ from typing import (
     runtime_checkable,
 )
 
-from fingerpost.frozen import TWIN_MARK, frozen
+from fingerpost.frozen import TWIN_MARK, compile_inits, frozen
 from fingerpost.records import create_id, utc_now
 from fingerpost.redaction import is_secret_name, scrub, scrub_json
 
@@ -84,6 +84,13 @@ class StepEvent(Event):
 _Masker: TypeAlias = Callable[[Any], Any]
 _secret_fields: dict[type[Any], tuple[str, ...]] = {}
 _maskers: dict[type[Any], _Masker | None] = {}
+
+
+def prepare_records(*modules: str) -> None:
+    """Make what the first records and events of these modules would make."""
+    for record in compile_inits(*modules):
+        if issubclass(record, Event):
+            _get_secret_fields(record)
 
 
 def _get_secret_fields(record: type[Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from fingerpost.events import (
     PacketReceived,
     RequestNarrowed,
     ToolsOffered,
+    prepare_records,
 )
 from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
 from fingerpost.llm.content import to_text_only
@@ -53,6 +54,22 @@ if TYPE_CHECKING:
     from fingerpost.router.request_ranker import RequestRanker
 
 _NEEDS_TOOL_BY_VERDICT: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
+
+
+# Their records are made by every request.
+_MODULES_OF_REQUESTS: Final = (
+    "fingerpost.choose.keyless.arguments",
+    "fingerpost.choose.keyless.choice",
+    "fingerpost.choose.keyless.parameters",
+    "fingerpost.choose.keyless.values",
+    "fingerpost.events.packet",
+    "fingerpost.events.route",
+    "fingerpost.records.calls",
+    "fingerpost.records.packet",
+    "fingerpost.records.shortlist",
+    "fingerpost.router.options",
+    "fingerpost.router.route",
+)
 
 
 class RequestNarrower:
@@ -149,6 +166,7 @@ class RequestNarrower:
     async def warm_up(self, snapshot: Snapshot, seconds: float) -> None:
         """Load the encoder and the vectors of all tools, and narrow once without recording it."""
         await anyio.to_thread.run_sync(compile_prepared)
+        await anyio.to_thread.run_sync(prepare_records, *_MODULES_OF_REQUESTS)
         await self.wait_until_indexed(snapshot, seconds)
         options = NarrowOptions(ask_model=False)
         await self.narrow_packet(snapshot, build_packet("What time is it?", options), options)
