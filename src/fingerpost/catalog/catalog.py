@@ -249,18 +249,19 @@ class Catalog:
         same_names = prefix is (server not in self._unprefixed)
         same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
         known = self._cards.get(server, {}) if same_names and same_origin else {}
-        if (
-            self._flags.scan_definitions
-            and self._flags.pins
-            and server not in self._own
-            and listing.instructions
-        ):
-            scan_instructions(server, listing.instructions, self.judge)  # the result is kept
         made = (
             self._card_builder.build(server, definition, known, prefix=prefix, origin=listing)
             for definition in listing.definitions
         )
         return tuple(_mark_personal(one, listing.personal) for one in made)
+
+    def scan_instructions(self, listing: Listing) -> None:
+        """Scan the instructions of a server. The result is kept, so this can run in a thread before they are
+        read.
+        """
+        is_scanned = self._flags.scan_definitions and self._flags.pins and listing.server not in self._own
+        if is_scanned and listing.instructions:
+            scan_instructions(listing.server, listing.instructions, self.judge)
 
     def get_material_labels(self, server: str, method: str, name: str) -> Mapping[DataLabel, Known[bool]]:
         """Return the data labels of a resource or prompt, as of a tool `server/method` that reads it. What is

@@ -110,6 +110,7 @@ class CatalogSync:
         self._store = store
         self._applied: dict[str, Listing] = {}
         self._prepared: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
+        self._scans_instructions = False
         self._unsaved = anyio.Event()
         self._unsaved_servers: dict[str, tuple[str, KnownServer]] = {}
 
@@ -119,7 +120,11 @@ class CatalogSync:
         self._unsaved.set()
 
     async def prepare_listing(self, listing: Listing) -> None:
-        """Build the cards of a long listing in a thread, so that the event loop stays responsive."""
+        """Scan instructions and build the cards of a long listing in a thread, so that the event loop stays
+        responsive.
+        """
+        if self._scans_instructions:
+            await run_in_thread(self._catalog.scan_instructions, listing)
         if len(listing.definitions) > MANY_TOOLS:
             self._prepared[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
 
@@ -130,6 +135,14 @@ class CatalogSync:
             self._applied[listing.server] = listing
             self._catalog.replace_server(listing, cards if listing is prepared_listing else None)
             self._unsaved.set()
+
+    def scan_instructions(self) -> None:
+        """Scan the instructions of all servers now, and of others when they are listed: for services, which
+        pass them on. A command reads them rarely, and loads for that what scans.
+        """
+        self._scans_instructions = True
+        for listing in [*self._applied.values()]:
+            self._catalog.scan_instructions(listing)
 
     def use_overrides(self, overrides: Sequence[ToolOverride]) -> None:
         """Apply changed overrides of the settings to all tools."""

@@ -541,6 +541,7 @@ class Router:
         try:
             await self._get_request_runner()
             await self.servers.load_library()
+            await anyio.to_thread.run_sync(self._catalog_sync.scan_instructions)
             await (await self._get_narrower()).warm_up(self.catalog.full_snapshot, seconds)
         finally:
             self.is_warming_up = False
