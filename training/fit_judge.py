@@ -246,8 +246,6 @@ def fit(
     torch.manual_seed(seed)
     rng = random.Random(seed)
     judge.to(device).train()
-    if options.freeze_words:
-        judge.words.weight.requires_grad_(requires_grad=False)
     decayed = [p for p in judge.parameters() if p.requires_grad and p.ndim > 1]
     plain = [p for p in judge.parameters() if p.requires_grad and p.ndim <= 1]
     optimizer = torch.optim.AdamW(
@@ -455,7 +453,7 @@ def main() -> None:
     parser.add_argument("--start", type=Path)
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--without", nargs="*", default=HELD_OUT)
+    parser.add_argument("--without", nargs="*", default=[])
     parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 3, 4, 5])
     parser.add_argument("--rate", type=float, default=2e-4)
     parser.add_argument("--epochs", type=int, default=8)
@@ -464,7 +462,6 @@ def main() -> None:
     parser.add_argument("--mask", type=float, default=0.2)
     parser.add_argument("--smooth", type=float, default=0.03)
     parser.add_argument("--easy", type=int, default=4000)
-    parser.add_argument("--freeze-words", action="store_true")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument(
         "--students", nargs="*", default=["0,1,3,5"], help="layers of each student, such as 0,1,3,5"
@@ -473,6 +470,7 @@ def main() -> None:
     parser.add_argument("--mixed", type=int, default=8000)
     parser.add_argument("--tag", default="")
     options = parser.parse_args()
+    options.without += HELD_OUT
     if options.command == "prepare":
         prepare(options.model, options.examples, options.out)
         return
