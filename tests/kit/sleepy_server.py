@@ -83,6 +83,7 @@ def _serve(folder: Path) -> None:
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": {"tools": {"listChanged": True}},
                 "serverInfo": {"name": "sleepy", "version": "1"},
+                "instructions": "Look words up one at a time.",
             }
         elif method == "tools/list":
             if fault == "die":
