@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fingerpost.records import Listing, ServerSpec
-from fingerpost.router.catalog_sync import MANY_TOOLS as MANY_CARDS
 from fingerpost.router.catalog_sync import CatalogSync
 from fingerpost.servers.definitions import THREAD_PAGE_SIZE, read_listing
 from fingerpost.settings.model import LimitSettings
@@ -18,6 +17,8 @@ from tests.kit.catalogs import catalog, many, tool
 from tests.kit.loop_turns import turns_during
 from tests.kit.stores import place_empty_store
 from tests.requirements import proves
+
+MANY_CARDS = 100
 
 
 @pytest.mark.slow

@@ -99,7 +99,6 @@ class LazyConnector:
 log = logging.getLogger("fingerpost.router")
 
 SAVE_RETRY_S = 1.0
-MANY_TOOLS = 100  # tools; building more cards would block the event loop too long
 
 
 class CatalogSync:
@@ -120,13 +119,12 @@ class CatalogSync:
         self._unsaved.set()
 
     async def prepare_listing(self, listing: Listing) -> None:
-        """Scan instructions and build the cards of a long listing in a thread, so that the event loop stays
-        responsive.
+        """Scan instructions and build the cards of a listing in a thread, so that the event loop stays
+        responsive: one suspected sentence can wait for the judge to be loaded.
         """
         if self._scans_instructions:
             await run_in_thread(self._catalog.scan_instructions, listing)
-        if len(listing.definitions) > MANY_TOOLS:
-            self._prepared[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
+        self._prepared[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""
