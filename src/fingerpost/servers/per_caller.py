@@ -524,33 +524,43 @@ class CallerToolLists:
         )
 
     async def refresh(
-        self, caller: str, authorization: str, ask: Callable[[], Awaitable[Listing]], *, timeout: float
-    ) -> bool:
-        """Read this caller's list if there is no valid one. Return whether it may have changed.
+        self,
+        caller: str,
+        authorization: str,
+        ask: Callable[[], Awaitable[Listing]],
+        publish: Callable[[], Awaitable[None]],
+        *,
+        timeout: float,
+    ) -> None:
+        """Read this caller's list if there is no valid one, and publish it.
 
-        Concurrent requests share one read. A refusal empties the list. If the server does not respond, the
-        old list is kept.
+        Concurrent requests share one read, and wait until it is published. A refusal empties the list. If the
+        server does not respond, the old list is kept.
         """
         key = self._build_key(caller, authorization)
         while (reading := self._reading.get(key)) is not None:
             await reading.wait()
         if (own := self._lists.get(key)) is not None and own.until > anyio.current_time():
             self._lists.move_to_end(key)
-            return False
+            return
         reading = self._reading[key] = anyio.Event()
         try:
             before = _NO_TOOLS if own is None else own.definitions
             definitions, valid = await self._read_definitions(ask, before, timeout)
+            now = anyio.current_time()
+            since = now if own is None else own.since
+            self._lists[key] = _CallerToolList(definitions=definitions, since=since, until=now + valid)
+            self._lists.move_to_end(key)
+            while len(self._lists) > MAX_LISTED_CALLERS:
+                self._lists.popitem(last=False)
+            try:
+                await publish()
+            except BaseException:
+                self._lists.pop(key, None)  # read and published by the next request
+                raise
         finally:
             del self._reading[key]
             reading.set()
-        now = anyio.current_time()
-        since = now if own is None else own.since
-        self._lists[key] = _CallerToolList(definitions=definitions, since=since, until=now + valid)
-        self._lists.move_to_end(key)
-        while len(self._lists) > MAX_LISTED_CALLERS:
-            self._lists.popitem(last=False)
-        return True
 
     async def _read_definitions(
         self, ask: Callable[[], Awaitable[Listing]], before: Mapping[str, JsonObject], timeout: float

@@ -631,9 +631,12 @@ class Supervisor:
             ask = partial(connection.list_tools_with, authorization)
         else:
             ask = partial(self._list_with_key, RequestContext(authorization=authorization), tasks)
-        if await self._caller_lists.refresh(caller, authorization, ask, timeout=timeout):
+
+        async def publish() -> None:
             async with self._listing_lock:
                 self._accept_listing(await self._merge_caller_lists(connection))
+
+        await self._caller_lists.refresh(caller, authorization, ask, publish, timeout=timeout)
         return self._caller_lists.get_tool_names(caller, authorization, self.listing or self._shared_listing)
 
     async def _list_with_key(self, context: RequestContext, tasks: TaskGroup) -> Listing:
