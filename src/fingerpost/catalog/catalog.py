@@ -114,6 +114,8 @@ class Catalog:
         self.changed_entries: frozenset[str] = frozenset()
         self.trusted_entries: frozenset[str] = frozenset()
         self._announced: dict[str, str] = {}  # the last changed fingerprint that was reported, by key
+        # Counts changes of what cards are made of besides definitions: cards made before one are outdated.
+        self.card_rules_version = 0
         self._version = 0
         self._snapshot = self._full_snapshot = Snapshot()
         self._outdated = False
@@ -241,6 +243,7 @@ class Catalog:
 
     def use_judge(self, judge: Judge) -> None:
         """Let this decide on suspected sentences of definitions from now on."""
+        self.card_rules_version += 1
         self._card_builder = replace(self._card_builder, judge=judge)
 
     def build_cards(self, listing: Listing) -> tuple[ToolCard | RefusedDefinition, ...]:
@@ -274,6 +277,7 @@ class Catalog:
 
     def use_overrides(self, overrides: Sequence[ToolOverride], listings: Iterable[Listing]) -> None:
         """Apply changed overrides of the settings to the tools of these listings, which are all there are."""
+        self.card_rules_version += 1
         self._card_builder = replace(self._card_builder, overrides=Overrides(overrides))
         for listing in listings:
             known, self._cards[listing.server] = self._cards.get(listing.server, {}), {}
@@ -320,6 +324,7 @@ class Catalog:
         """Update typical latency and size from recorded usage, by key."""
         if not self._flags.learned_intelligence:
             return CatalogDiff()
+        self.card_rules_version += 1
         self._card_builder.usage.update(profiles)
         before = self._get_all_listed()
         for cards in self._cards.values():
@@ -416,6 +421,7 @@ class Catalog:
             )
             if self._card_builder.read_only_marks.get(key) == read_only_mark:
                 continue
+            self.card_rules_version += 1
             if read_only_mark is None:
                 del self._card_builder.read_only_marks[key]
             else:

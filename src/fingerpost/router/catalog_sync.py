@@ -108,7 +108,8 @@ class CatalogSync:
         self._catalog = catalog
         self._store = store
         self._applied: dict[str, Listing] = {}
-        self._prepared: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
+        # By server: the cards of a listing, and the version of the rules that they were made by.
+        self._prepared: dict[str, tuple[Listing, int, tuple[ToolCard | RefusedDefinition, ...]]] = {}
         self._scans_instructions = False
         self._unsaved = anyio.Event()
         self._unsaved_servers: dict[str, tuple[str, KnownServer]] = {}
@@ -124,14 +125,19 @@ class CatalogSync:
         """
         if self._scans_instructions:
             await run_in_thread(self._catalog.scan_instructions, listing)
-        self._prepared[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
+        version = -1
+        while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
+            version = self._catalog.card_rules_version
+            cards = await run_in_thread(self._catalog.build_cards, listing)
+            self._prepared[listing.server] = listing, version, cards
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""
-        prepared_listing, cards = self._prepared.pop(listing.server, (None, None))
+        prepared_listing, version, cards = self._prepared.pop(listing.server, (None, -1, ()))
         if listing is not self._applied.get(listing.server):
             self._applied[listing.server] = listing
-            self._catalog.replace_server(listing, cards if listing is prepared_listing else None)
+            is_prepared = listing is prepared_listing and version == self._catalog.card_rules_version
+            self._catalog.replace_server(listing, cards if is_prepared else None)
             self._unsaved.set()
 
     def scan_instructions(self) -> None:
