@@ -51,6 +51,7 @@ class RouterOptions(TypedDict, total=False):
     policy: Policy | None
     scorers: Iterable[Scorer]
     rules: Iterable[PolicyRule]
+    frees_encoder: bool
 
 
 @asynccontextmanager

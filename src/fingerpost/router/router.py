@@ -194,9 +194,12 @@ class Router:
         policy: Policy | None = None,
         scorers: Iterable[Scorer] = (),
         rules: Iterable[PolicyRule] = (),
+        frees_encoder: bool = False,
     ) -> None:
         """`model` has both roles unless `lite` or `prime` is given. `policy` precedes the rules of the
         settings. `scorers` add to the scores of tools, `rules` judge every call beside the configured rules.
+        With `frees_encoder`, the encoder and the judge of definitions run in processes of their own, which
+        end when they are idle: for services.
 
         Models are closed together with the router.
         """
@@ -228,7 +231,7 @@ class Router:
         self._opened = False  # whether the router was ever opened
         self._open = False
         self.is_warming_up = False  # a request would wait for what is being loaded
-        self.frees_encoder = False  # the encoder runs in a process of its own, which ends when it is idle
+        self._frees_encoder = frees_encoder
         self.configuration: Configuration | None = None  # None: its settings files are not followed
         self._profile_polling: anyio.CancelScope | None = None
 
@@ -258,7 +261,7 @@ class Router:
             self._opened = True  # set late: a store that could not be opened may be tried again
             await anyio.to_thread.run_sync(self.extensions.load, self.settings.extensions)
             self.events.add(self.store.journal)
-            self.catalog.use_judge(judge_in_own_process if self.frees_encoder else judge_in_this_process)
+            self.catalog.use_judge(judge_in_own_process if self._frees_encoder else judge_in_this_process)
             self.catalog.learn(await self.store.usage.get_profiles())
             self._catalog_sync = CatalogSync(self.catalog, self.store)
             update_pins = partial(refresh_pins, self.store, self.catalog, self._catalog_sync)
@@ -672,7 +675,7 @@ class Router:
             visibility=self._visibility,
             tasks=self._tasks,
             scorers=self.extensions.scorers,
-            encoder_idle_seconds=self.settings.lifecycle.idle_seconds if self.frees_encoder else None,
+            encoder_idle_seconds=self.settings.lifecycle.idle_seconds if self._frees_encoder else None,
         )
 
     async def _close_narrower(self) -> None:

@@ -7,19 +7,25 @@ import platform
 import subprocess
 import sys
 import weakref
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 
 from fingerpost import Router
 from fingerpost.catalog.act_model import load_act_model
+from fingerpost.narrow.sentence_judge import judge_in_own_process, judge_in_this_process
 from fingerpost.records import ServerState
+from fingerpost.settings import load
+from fingerpost.surfaces.cli.common import open_any_router, open_service_router
 from fingerpost.surfaces.cli.services import release_memory_after_sleep
 from fingerpost.surfaces.http.processes import GC_THRESHOLD, SWITCH_INTERVAL_S, tune_for_serving
 from tests.kit.routers import build_settings
 from tests.kit.server_pools import eventually
 from tests.kit.sleepy_server import SleepyServer
+from tests.kit.stores import place_empty_store
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +74,21 @@ async def test_memory_is_given_back_when_a_server_has_gone_to_sleep(tmp_path: Pa
         outcome = await router.call("sleepy/look", {"word": "hat"})
         assert outcome.success
         tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("builtin", ["", "memory"])
+async def test_services_judge_suspected_sentences_in_a_process_of_its_own(
+    tmp_path: Path, builtin: str
+) -> None:
+    variables = {
+        "FINGERPOST_STORE__URL": place_empty_store(tmp_path),
+        "FINGERPOST_BUILTIN__ENABLED": builtin,
+    }
+    loaded = await to_thread.run_sync(partial(load, environ=variables, cwd=tmp_path))
+    async with open_service_router(loaded) as router:
+        assert router.catalog.judge is judge_in_own_process
+    async with open_any_router(loaded, standalone=True) as router:
+        assert router.catalog.judge is judge_in_this_process
 
 
 _COUNT_HEAPS = """

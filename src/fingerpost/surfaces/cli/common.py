@@ -138,26 +138,25 @@ def has_servers(loaded: Loaded) -> bool:
 @asynccontextmanager
 async def open_service_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """Open the router of a service: also without servers, and it applies changes of its settings files."""
-    async with open_any_router(loaded, standalone=True, follow=True) as router:
-        router.frees_encoder = True
+    async with open_any_router(loaded, standalone=True, follow=True, frees_encoder=True) as router:
         yield router
 
 
 @asynccontextmanager
 async def open_any_router(
-    loaded: Loaded, *, standalone: bool = False, follow: bool = False
+    loaded: Loaded, *, standalone: bool = False, follow: bool = False, frees_encoder: bool = False
 ) -> AsyncGenerator[Router]:
     """Open the router, also without servers. It reloads profile files when they change, and with `follow`
-    all settings files.
+    all settings files. `frees_encoder` is that of `Router`.
 
     It uses the connections of a running gateway, unless it is `standalone` or the settings say otherwise.
     """
     if loaded.settings.builtin.enabled:
         from fingerpost.builtin import open_router as open_with_own_servers
 
-        opened = open_with_own_servers(loaded.specs, settings=loaded.settings)
+        opened = open_with_own_servers(loaded.specs, settings=loaded.settings, frees_encoder=frees_encoder)
     else:
-        opened = fingerpost.Router(loaded.specs, settings=loaded.settings)
+        opened = fingerpost.Router(loaded.specs, settings=loaded.settings, frees_encoder=frees_encoder)
     async with opened as router:
         if follow:
             router.follow_settings(loaded)
