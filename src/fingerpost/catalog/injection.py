@@ -17,6 +17,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from functools import cache, cached_property, lru_cache
 from importlib import import_module
 from itertools import islice, pairwise
@@ -1099,20 +1100,29 @@ def _is_dense(part: str) -> bool:
 
 # Definitions
 
-Judge = Callable[[Sequence[str]], Sequence[float]]  # of texts of `PlacedSentence.write_for_judge`
+# Of texts of `PlacedSentence.write_for_judge`. None: the sentence is too long to be read whole.
+Judge = Callable[[Sequence[str]], Sequence[float | None]]
+JUDGE_SEPARATOR: Final = " [SEP] "
 
 
 @frozen(kw_only=False)
 class _Limits:
     """Scores from which a sentence counts; set by false findings on harmless definitions."""
 
+    believed: float  # below it the rules on sentences are not believed
     warned: float
     serious: float
-    doubted: float  # below it the rules on sentences are not believed
+
+    def rate(self, score: float) -> int:
+        """Return how many of these limits are reached: none, `_BELIEVED`, `_WARNED` or `_SERIOUS`."""
+        return sum(score >= limit for limit in (self.believed, self.warned, self.serious))
 
 
-_JUDGE_LIMITS: Final = _Limits(0.5, 2.5, -1.0)
-_ACT_LIMITS: Final = _Limits(2.0, 3.5, -4.0)  # where there is no judge
+_BELIEVED: Final = 1
+_WARNED: Final = 2
+_SERIOUS: Final = 3
+_JUDGE_LIMITS: Final = _Limits(-1.0, 0.5, 2.5)
+_ACT_LIMITS: Final = _Limits(-4.0, 2.0, 3.5)  # for what no judge has read
 _MIN_SUSPECTED_SCORE: Final = -3.0  # of the act model: what is below is not shown to the judge
 _MAX_SUSPECTED: Final = 40  # sentences of one definition
 _MIN_JUDGED: Final = 8  # characters
@@ -1152,7 +1162,8 @@ def scan_definition(
 ) -> tuple[DefinitionFinding, ...]:
     """Return what in this definition is hidden, addresses the model, or asks for more than the tool needs.
 
-    Sentences that the act model suspects are decided by `judge`. Without one the act model decides.
+    Sentences that the act model suspects are decided by `judge`. The act model decides without one, and on
+    sentences that the judge cannot read whole; there it does not overrule the rules.
     """
     own = frozenset(map(to_singular, (*split_words(str(definition.get("name", ""))), *split_words(server))))
     parameters = get_properties(definition.get("inputSchema"))
@@ -1174,14 +1185,12 @@ def scan_definition(
         for sign in signs:
             found.setdefault((sign.reason, path), _build_finding(sign, path))
     doubted = {each.where for each in found.values() if each.reason in _DOUBTED}
-    scores, limits = _score_texts(server, definition, judge, doubted)
-    kept = [
-        each for each in found.values() if each.reason not in _DOUBTED or _is_likely(each, scores, limits)
-    ]
+    ratings = _rate_texts(server, definition, judge, doubted)
+    kept = [each for each in found.values() if each.reason not in _DOUBTED or _is_likely(each, ratings)]
     explained = {each.where for each in kept}
     signs = (
-        (path, _build_act_sign(score, one, limits))
-        for path, (score, one) in scores.items()
+        (path, _build_act_sign(rating, one))
+        for path, (rating, _, one) in ratings.items()
         if path not in explained
     )
     return (*kept, *(_build_finding(sign, path) for path, sign in signs if sign is not None))
@@ -1210,7 +1219,7 @@ class PlacedSentence:
     def write_for_judge(self) -> str:
         """Return the text that the judge reads: the sentence, where it stands, and what stands around it."""
         parts = (self.text, self.where, self.about, self.before, self.after)
-        return " [SEP] ".join(part.replace("[", "(").replace("]", ")") for part in parts)
+        return JUDGE_SEPARATOR.join(part.replace("[", "(").replace("]", ")") for part in parts)
 
 
 def read_definition(server: str, definition: JsonObject) -> Iterator[PlacedSentence]:
@@ -1265,52 +1274,62 @@ def _split_evenly(text: str) -> Iterator[str]:
                 yield " ".join(words[start : start + _MAX_JUDGED_WORDS])
 
 
-_Scores = Mapping[str, tuple[float, PlacedSentence]]  # by path: the sentence with the highest score
+_Rated = tuple[int, float, PlacedSentence]  # after its rating by `_Limits.rate`, and its score
+_Ratings = Mapping[str, _Rated]  # by path: the sentence that is most likely for the model
 
 
-def _score_texts(
-    server: str, definition: JsonObject, judge: Judge | None, doubted: Set[str]
-) -> tuple[_Scores, _Limits]:
-    """Return for each text the sentence that is most likely for the model, and what the scores mean.
+def _rate_texts(server: str, definition: JsonObject, judge: Judge | None, doubted: Set[str]) -> _Ratings:
+    """Return for each text the sentence that is most likely for the model.
 
     Texts in `doubted` are shown to the judge in any case: a rule found something there.
     """
     sentences = list(islice(read_definition(server, definition), _MAX_JUDGED))
     if not sentences:
-        return {}, _ACT_LIMITS
+        return {}
     scored = list(zip(load_act_model().score([one.read for one in sentences]), sentences, strict=True))
-    if judge is None:
-        return _find_best(scored), _ACT_LIMITS
+    if judge is not None:
+        with suppress(FingerpostError):  # the judge cannot run here
+            return _find_best(_ask_judge(judge, scored, doubted))
+    return _find_best((_ACT_LIMITS.rate(score), score, one) for score, one in scored)
+
+
+def _ask_judge(
+    judge: Judge, scored: Sequence[tuple[float, PlacedSentence]], doubted: Set[str]
+) -> Iterator[_Rated]:
     suspected = [
         (score, one) for score, one in scored if score >= _MIN_SUSPECTED_SCORE or one.path in doubted
     ]
-    suspected = sorted(suspected, key=lambda each: -each[0])[:_MAX_SUSPECTED]
-    try:
-        judged = judge([one.write_for_judge() for _, one in suspected])
-    except FingerpostError:  # the judge cannot run here
-        return _find_best(scored), _ACT_LIMITS
-    return _find_best((value, one) for value, (_, one) in zip(judged, suspected, strict=True)), _JUDGE_LIMITS
+    suspected.sort(key=lambda each: -each[0])
+    shown = [one.write_for_judge() for _, one in suspected[:_MAX_SUSPECTED]]
+    values = [*judge(shown)] if shown else []
+    values += [None] * (len(suspected) - len(values))
+    for value, (score, one) in zip(values, suspected, strict=True):
+        if value is None:
+            yield max(_BELIEVED, _ACT_LIMITS.rate(score)), score, one
+        else:
+            yield _JUDGE_LIMITS.rate(value), value, one
 
 
-def _find_best(scored: Iterable[tuple[float, PlacedSentence]]) -> _Scores:
-    best: dict[str, tuple[float, PlacedSentence]] = {}
-    for score, one in scored:
-        if one.path not in best or score > best[one.path][0]:
-            best[one.path] = score, one
+def _find_best(rated: Iterable[_Rated]) -> _Ratings:
+    best: dict[str, _Rated] = {}
+    for each in rated:
+        path = each[2].path
+        if path not in best or each[:2] > best[path][:2]:
+            best[path] = each
     return best
 
 
-def _is_likely(finding: DefinitionFinding, scores: _Scores, limits: _Limits) -> bool:
+def _is_likely(finding: DefinitionFinding, ratings: _Ratings) -> bool:
     """Return whether what a rule found counts: the models know English only."""
-    score = scores[finding.where][0] if finding.where in scores else limits.warned
-    return score >= limits.doubted or not finding.words.isascii()
+    is_believed = finding.where not in ratings or ratings[finding.where][0] >= _BELIEVED
+    return is_believed or not finding.words.isascii()
 
 
-def _build_act_sign(score: float, one: PlacedSentence, limits: _Limits) -> TextSign | None:
-    if score < limits.warned:
+def _build_act_sign(rating: int, one: PlacedSentence) -> TextSign | None:
+    if rating < _WARNED:
         return None
     kind, reason = _name_act(one.read)
-    severity = Severity.SERIOUS if score >= limits.serious else Severity.WARNING
+    severity = Severity.SERIOUS if rating == _SERIOUS else Severity.WARNING
     return TextSign(kind, reason, one.text[:_MAX_SHOWN], severity)
 
 

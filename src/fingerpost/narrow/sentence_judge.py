@@ -7,27 +7,57 @@ it was idle for a short time, so that no memory is held for it.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from fingerpost.catalog.injection import JUDGE_FOLDER
+from fingerpost.catalog.injection import JUDGE_FOLDER, JUDGE_SEPARATOR
+from fingerpost.errors import ModelUnavailable
 from fingerpost.narrow.scorer import clean_line
 
 IDLE_SECONDS: Final = 20.0
-MAX_CHARACTERS: Final = 2000  # more than the token limit
+MAX_CHARACTERS: Final = 2000  # of a text
+MAX_SENTENCE_LENGTH: Final = 1000  # characters
+SURELY_READ_LENGTH: Final = 120  # characters: no more tokens than the model reads
 
 
-def judge_in_this_process(texts: Sequence[str]) -> list[float]:
-    """Return for each text, as `PlacedSentence.write_for_judge` writes it, how much it steers the model."""
-    return [_read_value(vector) for vector in _load_encoder().encode_texts(texts)]
+def judge_in_this_process(texts: Sequence[str]) -> list[float | None]:
+    """Return for each text, as `PlacedSentence.write_for_judge` writes it, how much it steers the model.
+
+    None: its sentence is too long to be read whole.
+    """
+    return _judge(texts, lambda text: _load_encoder().encode_texts([text])[0])
 
 
-def judge_in_own_process(texts: Sequence[str]) -> list[float]:
+def judge_in_own_process(texts: Sequence[str]) -> list[float | None]:
     """Do the same in a process that is started for it."""
-    process = _get_process()
-    return [_read_value(process.encode(clean_line(text, MAX_CHARACTERS), "document")) for text in texts]
+    return _judge(texts, lambda text: _get_process().encode(clean_line(text, MAX_CHARACTERS), "document"))
+
+
+def _judge(texts: Sequence[str], encode: Callable[[str], Sequence[float]]) -> list[float | None]:
+    partly_read = _find_partly_read(texts)
+    return [None if text in partly_read else _read_value(encode(text)) for text in texts]
+
+
+def _find_partly_read(texts: Sequence[str]) -> Set[str]:
+    """Return the texts whose sentences have more tokens than the model reads."""
+    sentences = {text: text.partition(JUDGE_SEPARATOR)[0] for text in texts}
+    odd = {text: one for text, one in sentences.items() if len(one) > SURELY_READ_LENGTH or not one.isascii()}
+    if not odd:
+        return frozenset()
+    model = import_module("fingerpost.narrow.dense.model")
+    try:  # loaded in a few milliseconds, and not kept
+        tokenize = model.WordPieceTokenizer(json.loads((JUDGE_FOLDER / "tokenizer.json").read_bytes())).encode
+    except (OSError, ValueError) as error:
+        message = f"the tokenizer of the judge cannot be used: {error}"
+        raise ModelUnavailable(message, model="judge") from error
+    return {
+        text
+        for text, one in odd.items()
+        if len(one) > MAX_SENTENCE_LENGTH or len(tokenize(one)) >= model.MAX_TOKENS
+    }
 
 
 def _read_value(vector: Sequence[float]) -> float:
