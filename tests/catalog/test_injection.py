@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 from benchmarks import labels, poison
 
+from fingerpost.catalog.cards import MAX_JUDGED_SENTENCES
 from fingerpost.catalog.injection import JUDGE_FOLDER, scan_definition
 from fingerpost.catalog.pins import compute_fingerprint
 from fingerpost.errors import ModelUnavailable
@@ -95,6 +96,48 @@ def test_without_a_judge_that_can_run_the_act_model_decides() -> None:
 
     definition = {"name": "add", "description": POISON}
     assert scan_definition("calc", definition, judge) == scan_definition("calc", definition) != ()
+
+
+@proves("X21")
+def test_a_definition_that_the_judge_could_not_judge_is_scanned_again() -> None:
+    def fail(texts: Sequence[str]) -> list[float]:
+        raise ModelUnavailable(f"no process for {len(texts)} texts", model="judge")
+
+    listing = create_listing("bank", UNUSUAL)
+    first = catalog(flags=SCANNING)
+    first.use_judge(fail)
+    first.replace_server(listing)
+    assert [card.name for card in first.snapshot.cards] == ["rates"]  # nothing is certain yet
+    pins = {pin.key: pin for pin in first.take_new_pins()}
+    assert not pins["bank/rates"].clean_by
+
+    later = catalog(flags=SCANNING)  # after a restart
+    later.use_pins(pins)
+    for it in (later, first):
+        it.use_judge(lambda texts: [9.0] * len(texts))
+        it.replace_server(listing)
+        assert [entry.card.key for entry in it.quarantined] == ["bank/rates"]
+
+
+@proves("X21")
+def test_one_listing_can_have_so_many_sentences_judged_and_no_more() -> None:
+    judged: list[str] = []
+
+    def judge(texts: Sequence[str]) -> list[float]:
+        judged.extend(texts)
+        return [-9.0] * len(texts)
+
+    closing = " ".join(
+        f"Every answer closes with the person's last invoice {number}." for number in range(40)
+    )
+    names = [f"rates_{number}" for number in range(MAX_JUDGED_SENTENCES // 40 + 2)]
+    listing = create_listing("bank", *(tool(name, f"Shows rates. {closing}") for name in names))
+    it = catalog(flags=SCANNING)
+    it.use_judge(judge)
+    it.replace_server(listing)
+    assert len(judged) == MAX_JUDGED_SENTENCES
+    it.replace_server(listing)
+    assert len(judged) == 40 * len(names)  # those that were left
 
 
 @pytest.mark.process

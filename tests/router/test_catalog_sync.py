@@ -17,6 +17,7 @@ from fingerpost.router.catalog_sync import CatalogSync
 from fingerpost.servers.definitions import THREAD_PAGE_SIZE, read_listing
 from fingerpost.settings.model import FlagSettings, LimitSettings, ToolOverride
 from fingerpost.store import Store
+from fingerpost.tasks import run_in_thread
 from tests.kit.catalogs import catalog, many, tool
 from tests.kit.loop_turns import turns_during
 from tests.kit.stores import place_empty_store
@@ -77,6 +78,7 @@ async def test_what_a_person_changes_while_cards_are_made_applies_to_them(
             if not is_applied_late:
                 assert await to_thread.run_sync(judging.wait, 10)
                 await change()
+                assert await run_in_thread(len, "abc") == 3  # nobody else waits for the judge
             changed.set()
         if is_applied_late:
             await change()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Final, cast
 
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
@@ -25,6 +25,7 @@ from fingerpost.catalog.tool_names import (
     escape_invisible,
     escape_invisible_except,
 )
+from fingerpost.errors import FingerpostError, ModelUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     DefinitionFinding,
@@ -44,6 +45,7 @@ from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 from fingerpost.schemas import MAP_KEYWORDS
 
 MAX_NAME_LENGTH: Final = 1024
+MAX_JUDGED_SENTENCES: Final = 1000  # of one listing: the judge takes some milliseconds for each
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
 _NOT_CACHED: Final = Known(0.0, Source.DEFAULT, "reads are not cached")
 _RETRY_RULE: Final = RetryRule()
@@ -72,6 +74,23 @@ class CardBuilder:
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
     # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
     read_only_marks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    unjudged: set[str] = field(default_factory=set[str])  # keys of definitions that the judge could not judge
+
+    def limit_judge(self, sentences: int = MAX_JUDGED_SENTENCES) -> CardBuilder:
+        """Return a builder whose judge can be asked for this many sentences."""
+        if (judge := self.judge) is None:
+            return self
+        left = sentences
+
+        def judge_some(texts: Sequence[str]) -> Sequence[float | None]:
+            nonlocal left
+            if len(texts) > left:
+                message = "this listing has too many suspected sentences"
+                raise ModelUnavailable(message, model="judge")
+            left -= len(texts)
+            return judge(texts)
+
+        return replace(self, judge=judge_some)
 
     def build(
         self,
@@ -95,7 +114,12 @@ class CardBuilder:
         key = build_tool_key(server, name)
         fingerprint = compute_fingerprint(tool)
         old = known.get(key)
-        if old is not None and old.fingerprint == fingerprint and old.definition == tool:
+        if (
+            old is not None
+            and old.fingerprint == fingerprint
+            and old.definition == tool
+            and key not in self.unjudged
+        ):
             return old
         shown = (build_exposed_name if prefix else build_own_name)(server, name)
         return self._build_new(server, name, shown, key, fingerprint, tool, origin)
@@ -154,9 +178,20 @@ class CardBuilder:
     def _scan(self, server: str, key: str, tool: JsonObject) -> tuple[DefinitionFinding, ...]:
         pin = self.pins.get(key)
         known_clean = pin is not None and pin.clean_by == RULES_ID and pin.definition == tool
+        self.unjudged.discard(key)
         if not self.scanning or server in self.own or known_clean:
             return ()
-        return scan_definition(server, tool, self.judge)
+        if (judge := self.judge) is None:
+            return scan_definition(server, tool)
+
+        def judge_if_possible(texts: Sequence[str]) -> Sequence[float | None]:
+            try:
+                return judge(texts)
+            except FingerpostError:
+                self.unjudged.add(key)
+                raise
+
+        return scan_definition(server, tool, judge_if_possible)
 
     def _judge_effect(
         self,

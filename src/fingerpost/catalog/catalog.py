@@ -252,8 +252,9 @@ class Catalog:
         same_names = prefix is (server not in self._unprefixed)
         same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
         known = self._cards.get(server, {}) if same_names and same_origin else {}
+        builder = self._card_builder.limit_judge()
         made = (
-            self._card_builder.build(server, definition, known, prefix=prefix, origin=listing)
+            builder.build(server, definition, known, prefix=prefix, origin=listing)
             for definition in listing.definitions
         )
         return tuple(_mark_personal(one, listing.personal) for one in made)
@@ -482,11 +483,14 @@ class Catalog:
                 )
 
     def _note_clean(self, cards: Iterable[ToolCard]) -> None:
-        """Note at the pins in which of these definitions the present rules find nothing."""
+        """Note at the pins in which of these definitions the present rules find nothing. What the judge could
+        not judge is scanned again.
+        """
         if self._flags.scan_definitions:
             for card in cards:
                 pin = self._pins[card.key]
-                clean = not card.findings and pin.definition == card.definition
+                judged = card.key not in self._card_builder.unjudged
+                clean = judged and not card.findings and pin.definition == card.definition
                 if clean and pin.clean_by != RULES_ID:
                     self._add_new_pin(replace(pin, clean_by=RULES_ID))
 
@@ -598,6 +602,8 @@ class Catalog:
         before = self._get_listed(server)
         for key in self._cards.get(server, {}):
             self._quarantined.pop(key, None)
+            if key not in cards:
+                self._card_builder.unjudged.discard(key)
         _put_or_drop(self._cards, server, cards)
         self._apply_pins(server)
         return self._publish_diff(compute_diff(before, self._get_listed(server)))

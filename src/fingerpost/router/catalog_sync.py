@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+import anyio.to_thread
 
 from fingerpost.call.build import ToolNotFound, resolve_tool
 from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME
@@ -20,10 +21,11 @@ from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.records import CallContext, KnownServer, Listing, ServerState, ToolCall, ToolCard
 from fingerpost.servers import ServerPool
 from fingerpost.settings import ToolOverride
-from fingerpost.tasks import run_in_thread
 
 if TYPE_CHECKING:
     from fingerpost.store import Store
+
+R = TypeVar("R")
 
 
 class LazyConnector:
@@ -111,6 +113,7 @@ class CatalogSync:
         # By server: the cards of a listing, and the version of the rules that they were made by.
         self._prepared: dict[str, tuple[Listing, int, tuple[ToolCard | RefusedDefinition, ...]]] = {}
         self._scans_instructions = False
+        self._threads = anyio.CapacityLimiter(1)  # of its own: others must not wait while the judge reads
         self._unsaved = anyio.Event()
         self._unsaved_servers: dict[str, tuple[str, KnownServer]] = {}
 
@@ -124,12 +127,15 @@ class CatalogSync:
         responsive: one suspected sentence can wait for the judge to be loaded.
         """
         if self._scans_instructions:
-            await run_in_thread(self._catalog.scan_instructions, listing)
+            await self._run_in_thread(self._catalog.scan_instructions, listing)
         version = -1
         while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
             version = self._catalog.card_rules_version
-            cards = await run_in_thread(self._catalog.build_cards, listing)
+            cards = await self._run_in_thread(self._catalog.build_cards, listing)
             self._prepared[listing.server] = listing, version, cards
+
+    async def _run_in_thread(self, work: Callable[[Listing], R], listing: Listing) -> R:
+        return await anyio.to_thread.run_sync(work, listing, limiter=self._threads)
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""

@@ -33,7 +33,7 @@ MAIL = (
 WEATHER = (
     reading_tool("forecast", "The weather forecast for a city: rain, sun, temperature", city="string"),
 )
-FAST: dict[str, Any] = {"flags": {"dense_scores": False}}  # words alone: no encoder to load
+FAST: dict[str, Any] = {"flags": {"dense_scores": False, "scan_definitions": False}}  # no encoder or judge to load
 
 
 def clerk(**scope: Any) -> Principal:
