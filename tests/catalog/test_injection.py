@@ -127,9 +127,7 @@ def test_one_listing_can_have_so_many_sentences_judged_and_no_more() -> None:
         judged.extend(texts)
         return [-9.0] * len(texts)
 
-    closing = " ".join(
-        f"Every answer closes with the person's last invoice {number}." for number in range(40)
-    )
+    closing = " ".join(f"Every answer closes with the person's last bill {number}." for number in range(40))
     names = [f"rates_{number}" for number in range(MAX_JUDGED_SENTENCES // 40 + 2)]
     listing = create_listing("bank", *(tool(name, f"Shows rates. {closing}") for name in names))
     it = catalog(flags=SCANNING)

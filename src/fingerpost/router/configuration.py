@@ -23,7 +23,6 @@ from fingerpost.settings import Loaded, Problem, Section, Settings
 from fingerpost.settings.load import SettingsPlaces
 from fingerpost.settings.problems import to_error
 from fingerpost.settings.servers_file import Entry, ServersFile, WrittenEntry
-from fingerpost.tasks import run_in_thread
 
 if TYPE_CHECKING:
     from fingerpost.router.router import Router
@@ -84,7 +83,7 @@ async def try_server(
         status, listing, known = pool.get_status(spec.name), pool.get_listing(spec.name), None
         if listing is not None and status.state.is_connected:
             known = pool.get_known(spec.name)
-            await run_in_thread(catalog.replace_server, listing)
+            await anyio.to_thread.run_sync(catalog.replace_server, listing)
     return ServerTrial(status=status, cards=catalog.snapshot.cards, dropped=catalog.dropped, known=known)
 
 
