@@ -112,7 +112,8 @@ class CatalogSync:
         self._applied: dict[str, Listing] = {}
         # By server: the cards of a listing, and the version of the rules that they were made by.
         self._prepared: dict[str, tuple[Listing, int, tuple[ToolCard | RefusedDefinition, ...]]] = {}
-        self._scans_instructions = False
+        self._scans_instructions = self._has_scanned = False
+        self._scan_lock = anyio.Lock()
         self._threads = anyio.CapacityLimiter(1)  # of its own: others must not wait while the judge reads
         self._unsaved = anyio.Event()
         self._unsaved_servers: dict[str, tuple[str, KnownServer]] = {}
@@ -123,16 +124,16 @@ class CatalogSync:
         self._unsaved.set()
 
     async def prepare_listing(self, listing: Listing) -> None:
-        """Scan instructions and build the cards of a listing in a thread, so that the event loop stays
+        """Build the cards of a listing and scan instructions in a thread, so that the event loop stays
         responsive: one suspected sentence can wait for the judge to be loaded.
         """
-        if self._scans_instructions:
-            await self._run_in_thread(self._catalog.scan_instructions, listing)
         version = -1
         while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
             version = self._catalog.card_rules_version
             cards = await self._run_in_thread(self._catalog.build_cards, listing)
             self._prepared[listing.server] = listing, version, cards
+        if self._scans_instructions:
+            await self._run_in_thread(self._catalog.scan_instructions, listing)
 
     async def _run_in_thread(self, work: Callable[[Listing], R], listing: Listing) -> R:
         return await anyio.to_thread.run_sync(work, listing, limiter=self._threads)
@@ -146,13 +147,16 @@ class CatalogSync:
             self._catalog.replace_server(listing, cards if is_prepared else None)
             self._unsaved.set()
 
-    def scan_instructions(self) -> None:
-        """Scan the instructions of all servers now, and of others when they are listed: for services, which
-        pass them on. A command reads them rarely, and loads for that what scans.
+    async def scan_instructions(self) -> None:
+        """Scan the instructions of all servers in a thread, and of others when they are listed: for services,
+        which pass them on. A command reads them rarely, and loads for that what scans.
         """
         self._scans_instructions = True
-        for listing in [*self._applied.values()]:
-            self._catalog.scan_instructions(listing)
+        async with self._scan_lock:
+            if not self._has_scanned:
+                for listing in [*self._applied.values()]:
+                    await self._run_in_thread(self._catalog.scan_instructions, listing)
+                self._has_scanned = True
 
     def use_overrides(self, overrides: Sequence[ToolOverride]) -> None:
         """Apply changed overrides of the settings to all tools."""

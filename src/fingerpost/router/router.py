@@ -544,10 +544,17 @@ class Router:
         try:
             await self._get_request_runner()
             await self.servers.load_library()
-            await anyio.to_thread.run_sync(self._catalog_sync.scan_instructions)
+            await self.scan_instructions()
             await (await self._get_narrower()).warm_up(self.catalog.full_snapshot, seconds)
         finally:
             self.is_warming_up = False
+
+    async def scan_instructions(self) -> None:
+        """Scan the instructions of the servers now, if that is not done. `catalog.get_instructions` would do it in
+        the event loop.
+        """
+        self._check_open()
+        await self._catalog_sync.scan_instructions()
 
     async def route(self, text: str, **options: Unpack[RouteKeywords]) -> Route:
         """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits

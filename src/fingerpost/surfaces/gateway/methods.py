@@ -225,8 +225,11 @@ class GatewayMethods:
         return await self._subscriptions.listen(request, exchange)
 
     async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
-        """Wait for the first lists of the servers, up to a timeout. Called before `describe`."""
+        """Wait for the first lists of the servers, up to a timeout, and until their instructions are scanned.
+        Called before `describe`.
+        """
         await self._readiness.wait_for_tools()
+        await self._router.scan_instructions()
         await self._tool_listing.prepare_tools(endpoint, principal)
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
