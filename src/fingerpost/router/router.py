@@ -550,8 +550,8 @@ class Router:
             self.is_warming_up = False
 
     async def scan_instructions(self) -> None:
-        """Scan the instructions of the servers now, if that is not done. `catalog.get_instructions` would do it in
-        the event loop.
+        """Scan the instructions of the servers now, if that is not done. Otherwise `catalog.get_instructions`
+        does it, in the event loop.
         """
         self._check_open()
         await self._catalog_sync.scan_instructions()
