@@ -14,14 +14,15 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from fingerpost import Router
+from fingerpost import Router, Server
 from fingerpost.catalog.act_model import load_act_model
 from fingerpost.narrow.sentence_judge import judge_in_own_process, judge_in_this_process
 from fingerpost.records import ServerState
 from fingerpost.settings import load
 from fingerpost.surfaces.cli.common import open_any_router, open_service_router
-from fingerpost.surfaces.cli.services import release_memory_after_sleep
+from fingerpost.surfaces.cli.services import release_memory_after_sleep, warm_up_service
 from fingerpost.surfaces.http.processes import GC_THRESHOLD, SWITCH_INTERVAL_S, tune_for_serving
+from fingerpost.testing import served, tool_server
 from tests.kit.routers import build_settings
 from tests.kit.server_pools import eventually
 from tests.kit.sleepy_server import SleepyServer
@@ -74,6 +75,19 @@ async def test_memory_is_given_back_when_a_server_has_gone_to_sleep(tmp_path: Pa
         outcome = await router.call("sleepy/look", {"word": "hat"})
         assert outcome.success
         tasks.cancel_scope.cancel()
+
+
+async def test_what_scans_definitions_is_given_back_when_a_service_is_warm(tmp_path: Path) -> None:
+    server = tool_server("calc", ["add"], instructions="Call add before you call others.")
+    settings = build_settings(tmp_path, flags={"scan_definitions": True})
+    async with (
+        served(server.server.streamable_http_app()) as base,
+        Router([Server.http("calc", f"{base}/mcp")], settings=settings) as router,
+    ):
+        router.servers.start()
+        await warm_up_service(router, always=True)
+        assert router.catalog.get_instructions("calc")
+        assert not load_act_model.cache_info().currsize
 
 
 @pytest.mark.parametrize("builtin", ["", "memory"])

@@ -254,7 +254,7 @@ async def _connect_in_background(
         router.servers.start()
         async with anyio.create_task_group() as tasks:
             router.is_warming_up = warm_up
-            tasks.start_soon(_warm_up, router, warm_up)
+            tasks.start_soon(warm_up_service, router, warm_up)
             tasks.start_soon(release_memory_after_sleep, router, RELEASE_DELAY_S)
             try:
                 yield
@@ -315,14 +315,17 @@ async def _keep_own_log(router: Router) -> AsyncGenerator[None]:
         log.removeHandler(handler)
 
 
-async def _warm_up(router: Router, always: bool) -> None:
+async def warm_up_service(router: Router, always: bool) -> None:
     """Load what the first request needs: always, or if tools are found by request."""
     await router.servers.wait_until_settled(timeout=SETTLE_TIMEOUT_S)
-    if release_act_model():  # what is loaded next takes its place
-        collect_garbage()
     settings = router.settings
     mode = resolve_mode(settings.gateway.mode, await router.look(), settings.smart_routing)
-    if always or mode == ROUTE_MODE:
+    is_needed = always or mode == ROUTE_MODE
+    if is_needed:
+        await router.scan_instructions()
+    if release_act_model():  # what is loaded next takes its place
+        collect_garbage()
+    if is_needed:
         await router.warm_up(SETTLE_TIMEOUT_S)
 
 
