@@ -33,7 +33,8 @@ MAIL = (
 WEATHER = (
     reading_tool("forecast", "The weather forecast for a city: rain, sun, temperature", city="string"),
 )
-FAST: dict[str, Any] = {"flags": {"dense_scores": False, "scan_definitions": False}}  # no encoder or judge to load
+# No encoder and no judge to load.
+FAST: dict[str, Any] = {"flags": {"dense_scores": False, "scan_definitions": False}}
 
 
 def clerk(**scope: Any) -> Principal:
