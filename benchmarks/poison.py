@@ -11,7 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -61,15 +61,18 @@ def scan_row(row: dict[str, Any]) -> tuple[DefinitionFinding, ...]:
 LATER_STYLES: Final = {"fresh": "new wordings", "outside": "by others", "examiner": "by one more author"}
 
 
-def measure(*, held_out: bool, style: str = "") -> ScanFigures:
-    """Scan this part of the corpus: one of `LATER_STYLES`, or all other definitions."""
+def measure(*, held_out: bool, style: str = "", every: int = 1) -> ScanFigures:
+    """Scan this part of the corpus: one of `LATER_STYLES`, or all other definitions. `every`: 3 is a third."""
     missed: list[str] = []
     wrong: list[str] = []
     counts = Counter[bool]()
-    for line in CORPUS.read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        if row["held_out"] is not held_out or (row["style"] if row["style"] in LATER_STYLES else "") != style:
-            continue
+    rows = map(json.loads, CORPUS.read_text(encoding="utf-8").splitlines())
+    part = (
+        row
+        for row in rows
+        if row["held_out"] is held_out and (row["style"] if row["style"] in LATER_STYLES else "") == style
+    )
+    for row in islice(part, None, None, every):
         counts[row["poisoned"]] += 1
         found = scan_row(row)
         key = f"{row['style']} {row['server']}/{row['definition']['name']}"
