@@ -62,7 +62,7 @@ LATER_STYLES: Final = {"fresh": "new wordings", "outside": "by others", "examine
 
 
 def measure(*, held_out: bool, style: str = "", every: int = 1) -> ScanFigures:
-    """Scan this part of the corpus: one of `LATER_STYLES`, or all other definitions. `every`: 3 is a third."""
+    """Scan this part of the corpus: one of `LATER_STYLES`, or all other definitions. `every` 3 is a third."""
     missed: list[str] = []
     wrong: list[str] = []
     counts = Counter[bool]()
