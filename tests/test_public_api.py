@@ -170,6 +170,18 @@ def test_the_public_names_are_these_and_no_others() -> None:
         assert getattr(fingerpost, name).__name__ == name
 
 
+@pytest.mark.process
+def test_the_names_of_packages_are_listed_before_they_are_loaded() -> None:
+    program = (
+        "from fingerpost import catalog, llm\n"
+        "assert {*llm.__all__} <= {*dir(llm)} and 'Catalog' in dir(catalog)\n"
+        "assert 'ChatModel' not in vars(llm) and hasattr(llm, 'ChatModel')\n"
+        "from fingerpost.llm import *\n"
+        "assert ModelPool is llm.ModelPool\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
 @table(
     ("package", "names"),
     [

@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def build_getattr(package: str, names: Mapping[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package. `names` are the public names of each module, with spaces."""
+def build_lookup(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package. `names` are the public names of each module, with
+    spaces.
+    """
     modules = {name: module for module, listed in names.items() for name in listed.split()}
 
     def load(name: str) -> object:
@@ -19,4 +23,7 @@ def build_getattr(package: str, names: Mapping[str, str]) -> Callable[[str], obj
         setattr(sys.modules[package], name, found)
         return found
 
-    return load
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *modules})
+
+    return load, list_names

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fingerpost.lazy import build_getattr
+from fingerpost.lazy import build_lookup
 
 if TYPE_CHECKING:
     from fingerpost.catalog.catalog import Catalog as Catalog
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fingerpost.catalog.words import GENERAL as GENERAL
     from fingerpost.catalog.words import Category as Category
 
-__getattr__ = build_getattr(
+__getattr__, __dir__ = build_lookup(
     __name__,
     {
         "catalog": "Catalog",

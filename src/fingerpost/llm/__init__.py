@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fingerpost.lazy import build_getattr
+from fingerpost.lazy import build_lookup
 
 if TYPE_CHECKING:
     from fingerpost.llm.base import (
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fingerpost.llm.openai_chat import OpenAIChat
     from fingerpost.llm.pool import CapabilityMemory, ModelPool, Role
 
-__getattr__ = build_getattr(
+__getattr__, __dir__ = build_lookup(
     __name__,
     {
         "base": "Ask ChatModel ModelReply ModelRequest ModelUsage OnText ResponseSchema",
