@@ -15,8 +15,8 @@ from fingerpost.catalog.injection import JUDGE_FOLDER, scan_definition
 from fingerpost.catalog.pins import compute_fingerprint
 from fingerpost.errors import ModelUnavailable
 from fingerpost.narrow.sentence_judge import judge_in_own_process, judge_in_this_process
-from fingerpost.records import DataLabel, FindingKind, Pin, Severity
-from fingerpost.settings.model import FlagSettings
+from fingerpost.records import DataLabel, Effect, FindingKind, Pin, Severity
+from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.kit.catalogs import catalog, create_listing, tool
 from tests.kit.tables import table
 from tests.requirements import proves
@@ -117,6 +117,30 @@ def test_a_definition_that_the_judge_could_not_judge_is_scanned_again() -> None:
         it.use_judge(lambda texts: [9.0] * len(texts))
         it.replace_server(listing)
         assert [entry.card.key for entry in it.quarantined] == ["bank/rates"]
+
+
+@proves("X21")
+def test_an_unchanged_definition_is_not_scanned_again_when_its_card_is_made_again() -> None:
+    judged: list[str] = []
+
+    def judge(texts: Sequence[str]) -> list[float]:
+        judged.extend(texts)
+        return [1.0] * len(texts)  # a warning
+
+    listing = create_listing("bank", UNUSUAL, {**UNUSUAL, "name": "rates_of_banks"})
+    off = ToolOverride(match="bank/rates_of_banks", enabled=False)
+    it = catalog(flags=SCANNING, overrides=[off])
+    it.use_judge(judge)
+    it.replace_server(listing)
+    found, before = it.findings, len(judged)
+    (card,) = it.snapshot.cards
+    it.set_read_only(card.key, "Ada", fingerprint=card.fingerprint)
+    it.use_overrides([off, ToolOverride(match="bank/*", description="ours")], [listing])
+    assert (it.snapshot.cards[0].description, it.snapshot.cards[0].effect.value) == ("ours", Effect.READ)
+    assert it.findings == found != ()
+    it.use_overrides([], [listing])
+    assert len(it.findings) == 2 * len(found)
+    assert len(judged) == before
 
 
 @proves("X21")

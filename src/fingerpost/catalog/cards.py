@@ -98,11 +98,12 @@ class CardBuilder:
         definition: object,
         known: Mapping[str, ToolCard] = _NO_CARDS,
         *,
+        outdated: bool = False,
         prefix: bool = True,
         origin: Listing | None = None,
     ) -> ToolCard | RefusedDefinition:
         """Return the card of this definition, or why it is refused. An unchanged card in `known` is returned
-        as it is.
+        as it is; if they are `outdated`, only what the scan found in it is kept.
 
         Without `prefix` the tool keeps its own name. Invalid definitions are refused and never raise.
         `origin` identifies the server and says which of its hints are trusted.
@@ -114,15 +115,18 @@ class CardBuilder:
         key = build_tool_key(server, name)
         fingerprint = compute_fingerprint(tool)
         old = known.get(key)
+        findings = None
         if (
             old is not None
             and old.fingerprint == fingerprint
             and old.definition == tool
             and key not in self.unjudged
         ):
-            return old
+            if not outdated:
+                return old
+            findings = old.findings
         shown = (build_exposed_name if prefix else build_own_name)(server, name)
-        return self._build_new(server, name, shown, key, fingerprint, tool, origin)
+        return self._build_new(server, name, shown, key, fingerprint, tool, origin, findings)
 
     def _build_new(
         self,
@@ -133,6 +137,7 @@ class CardBuilder:
         fingerprint: str,
         tool: JsonObject,
         origin: Listing | None,
+        findings: tuple[DefinitionFinding, ...] | None,
     ) -> ToolCard | RefusedDefinition:
         written = self.overrides.find(key)
         described = tool.get("description")
@@ -168,7 +173,7 @@ class CardBuilder:
             ),
             doubt=unsure,
             labels={**infer_labels(server, tool, effect.value), **written.labels},
-            findings=self._scan(server, key, tool),
+            findings=self._scan(server, key, tool) if findings is None else findings,
         )
         if written.fields.enabled is False:
             reason = f"switched off: {written.get_reason('enabled')}"

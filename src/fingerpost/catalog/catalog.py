@@ -246,15 +246,22 @@ class Catalog:
         self.card_rules_version += 1
         self._card_builder = replace(self._card_builder, judge=judge)
 
-    def build_cards(self, listing: Listing) -> tuple[ToolCard | RefusedDefinition, ...]:
-        """Return the card or refusal of each definition. It changes no state, so it can run in a thread."""
+    def build_cards(
+        self, listing: Listing, *, outdated: bool = False
+    ) -> tuple[ToolCard | RefusedDefinition, ...]:
+        """Return the card or refusal of each definition. Known cards are returned unless they are `outdated`.
+
+        It changes no state, so it can run in a thread.
+        """
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
         same_origin = _get_origin(listing) == _get_origin(self._origins.get(server, listing))
         known = self._cards.get(server, {}) if same_names and same_origin else {}
+        if outdated:
+            known = {**known, **self._disabled_in_settings.get(server, {})}
         builder = self._card_builder.limit_judge()
         made = (
-            builder.build(server, definition, known, prefix=prefix, origin=listing)
+            builder.build(server, definition, known, outdated=outdated, prefix=prefix, origin=listing)
             for definition in listing.definitions
         )
         return tuple(_mark_personal(one, listing.personal) for one in made)
@@ -281,10 +288,7 @@ class Catalog:
         self.card_rules_version += 1
         self._card_builder = replace(self._card_builder, overrides=Overrides(overrides))
         for listing in listings:
-            known, self._cards[listing.server] = self._cards.get(listing.server, {}), {}
-            built = self.build_cards(listing)
-            self._cards[listing.server] = known
-            self.replace_server(listing, built)
+            self.replace_server(listing, self.build_cards(listing, outdated=True))
 
     def replace_server(
         self, listing: Listing, built: Sequence[ToolCard | RefusedDefinition] | None = None
@@ -433,7 +437,12 @@ class Catalog:
 
     def _rebuild_card(self, server: str, card: ToolCard) -> ToolCard:
         made = self._card_builder.build(
-            server, card.definition, prefix=server not in self._unprefixed, origin=self._origins.get(server)
+            server,
+            card.definition,
+            {card.key: card},
+            outdated=True,
+            prefix=server not in self._unprefixed,
+            origin=self._origins.get(server),
         )
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
 
