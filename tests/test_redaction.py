@@ -6,6 +6,7 @@ import secrets
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,6 +151,7 @@ def test_a_registered_token_never_survives(token: str, before: str, after: str) 
     assert token not in scrub(f"{before}{token}{after}").replace(MASK, "\0")
 
 
+@pytest.mark.slow
 @proves("F49", "M1")
 def test_tokens_of_many_users_cost_no_time_and_the_oldest_are_forgotten() -> None:
     def measure() -> float:

@@ -202,6 +202,7 @@ async def test_a_stream_of_events_goes_on_after_a_break(journal: OpenJournal) ->
     assert [entry.seq for entry in seen] == sorted({entry.seq for entry in seen})
 
 
+@pytest.mark.slow
 async def test_a_stream_of_one_packet_begins_with_its_past(journal: OpenJournal) -> None:
     events = request("pkt_1", within=call("cal_1", packet_id="pkt_1"))
     await journal.record(*events[:5], *call("cal_2"))
@@ -228,6 +229,7 @@ async def test_a_stream_of_some_kinds_from_now_on(journal: OpenJournal) -> None:
     assert [(entry.event.kind, entry.event.packet_id) for entry in seen] == [("call_finished", "cal_2")]
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_loses_nothing(journal: OpenJournal) -> None:
     with journal.ledger.follow_events(after=0, kinds=["call_received"]) as slow:
         await journal.record(*call("cal_first"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client
 
 from fingerpost.builtin import open_router
@@ -17,6 +18,7 @@ FIRST = ["memory/think", "collaboration/user_collaboration", "workspace/file_ope
 ENABLED = ("knowledge", "workspace", "memory", "specialists", "directives", "collaboration")
 
 
+@pytest.mark.slow
 @proves("C12", "C9")
 async def test_own_tools_are_listed_in_a_fixed_order_whatever_order_they_are_enabled_in(
     settings: Settings, tmp_path: Path

@@ -311,6 +311,7 @@ async def test_a_waiting_call_and_a_grant_survive_a_restart(open_call_approvals:
         assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
+@pytest.mark.slow
 @proves("F32")
 async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
     open_call_approvals: Opened, sink: MemorySink
@@ -340,6 +341,7 @@ async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
     assert sorted(events) == sorted(received)
 
 
+@pytest.mark.slow
 @ON_SQLITE
 async def test_a_second_approval_gives_no_second_leave(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:

@@ -319,6 +319,7 @@ def _query(name: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
 
 
+@pytest.mark.slow
 @proves("D6", "F6")
 async def test_a_long_result_is_cut_to_what_fits_and_the_rest_can_be_had(tmp_path: Path) -> None:
     async def long(_: str, __: dict[str, Any]) -> str:

@@ -254,7 +254,7 @@ class Churn(RuleBasedStateMachine):
 
 
 Churn.TestCase.settings = settings(UNHURRIED, max_examples=30, stateful_step_count=20)
-TestChurn = proves("H17", "F24")(Churn.TestCase)
+TestChurn = pytest.mark.slow(proves("H17", "F24")(Churn.TestCase))
 
 
 class _Colour(Enum):

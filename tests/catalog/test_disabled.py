@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -79,5 +80,5 @@ class Switching(RuleBasedStateMachine):
         return [event for event in self.events.events if isinstance(event, CatalogChanged)]
 
 
-TestSwitching = proves("I7")(Switching.TestCase)
+TestSwitching = pytest.mark.slow(proves("I7")(Switching.TestCase))
 TestSwitching.settings = settings(max_examples=40, stateful_step_count=12)

@@ -179,6 +179,7 @@ _PARTS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @proves("H16")
 @UNHURRIED
 @given(_PARTS)
@@ -287,6 +288,7 @@ def test_a_destructive_verb_can_never_be_talked_down(before: str, description: s
     assert card(definition).effect.value is Effect.DESTROY
 
 
+@pytest.mark.slow
 @proves("H16")
 @UNHURRIED
 @given(

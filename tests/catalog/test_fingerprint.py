@@ -5,6 +5,7 @@ import json
 from types import MappingProxyType
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def reverse_keys(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @proves("F24")
 @UNHURRIED
 @given(definitions)
@@ -47,6 +49,7 @@ def test_pins_of_earlier_releases_hold(definition: dict[str, Json]) -> None:
     assert compute_fingerprint(definition) == hashlib.sha256(text.encode()).hexdigest()
 
 
+@pytest.mark.slow
 @proves("F24")
 @UNHURRIED
 @given(definitions)
@@ -59,6 +62,7 @@ def test_key_order_white_space_and_mapping_type_do_not_matter(definition: dict[s
     )
 
 
+@pytest.mark.slow
 @proves("F24")
 @UNHURRIED
 @given(definitions, st.sampled_from(FINGERPRINTED_FIELDS), json_values)
@@ -88,6 +92,7 @@ def test_what_serves_programs_and_screens_does_not_count(value: Json) -> None:
     ) == compute_fingerprint(plain)
 
 
+@pytest.mark.slow
 @proves("F24")
 @UNHURRIED
 @given(

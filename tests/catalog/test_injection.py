@@ -35,6 +35,7 @@ def test_poisoned_definitions_are_found_and_harmless_ones_are_not() -> None:
     assert held_out.false_positives <= 0.05
 
 
+@pytest.mark.slow
 @proves("X21")
 @pytest.mark.parametrize("style", ["fresh", "outside"])
 def test_nearly_all_new_wordings_that_were_known_are_found(style: str) -> None:
@@ -43,6 +44,7 @@ def test_nearly_all_new_wordings_that_were_known_are_found(style: str) -> None:
     assert known.false_positives <= 0.02, known.wrong
 
 
+@pytest.mark.slow
 @proves("X21")
 @pytest.mark.parametrize("style", ["fresh", "outside", "examiner"])
 def test_most_new_wordings_that_were_held_out_are_found(style: str) -> None:
@@ -143,6 +145,7 @@ def test_an_unchanged_definition_is_not_scanned_again_when_its_card_is_made_agai
     assert len(judged) == before
 
 
+@pytest.mark.slow
 @proves("X21")
 def test_one_listing_can_have_so_many_sentences_judged_and_no_more() -> None:
     judged: list[str] = []

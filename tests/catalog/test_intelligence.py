@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -326,6 +327,7 @@ def test_answers_are_structured_when_an_output_schema_says_so() -> None:
     assert (declared.value, silent.value) == (True, False)
 
 
+@pytest.mark.slow
 @proves("D1", "F19")
 @UNHURRIED
 @given(schema=json_values, annotations=json_values, description=json_values)

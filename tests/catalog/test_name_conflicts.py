@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ SERVERS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @proves("H15", "G4")
 @UNHURRIED
 @given(SERVERS)

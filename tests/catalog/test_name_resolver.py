@@ -207,6 +207,7 @@ async def test_a_tool_outside_of_the_bounds_is_neither_found_nor_suggested(tmp_p
 names = st.text(alphabet="aB_-./:0 (`)é\u05d0\u200b", min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.lists(st.tuples(names, names), min_size=1, max_size=6, unique=True), names)
 def test_a_name_that_a_tool_has_always_wins(pairs: list[tuple[str, str]], written: str) -> None:

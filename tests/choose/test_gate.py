@@ -67,6 +67,7 @@ async def test_without_the_reviewing_model_nothing_runs() -> None:
     assert confidence.reason == "the review failed, so a person decides"
 
 
+@pytest.mark.slow
 @proves("A3")
 @table("sample", samples("broken"), ids=lambda sample: sample.name)
 async def test_however_eager_the_reviewer_a_broken_selection_never_reaches_it(sample: Sample) -> None:

@@ -4,6 +4,7 @@ import itertools
 import random
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -213,6 +214,7 @@ def test_parameters_that_are_no_object_schema_become_one() -> None:
 KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 
 
+@pytest.mark.slow
 @proves("C9", "D4", "W7")
 @UNHURRIED
 @given(turns=st.lists(st.tuples(KEYS, KEYS), max_size=12), limit=st.integers(1, 10))

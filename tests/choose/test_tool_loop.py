@@ -345,6 +345,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(value=JSON, around=st.text(max_size=30), tools=st.booleans())
 def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, around: str, tools: bool) -> None:

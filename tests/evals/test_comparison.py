@@ -109,6 +109,7 @@ def test_a_set_without_labels_gives_no_figures_it_cannot_know() -> None:
     assert figures([], []) == {}
 
 
+@pytest.mark.slow
 def test_a_run_that_is_better_on_every_query_is_clearly_better_and_a_wash_is_not() -> None:
     queries = [create_query(str(number), "a") for number in range(60)]
 

@@ -151,6 +151,7 @@ def test_no_tools_at_all_is_an_empty_catalog() -> None:
     assert EvalCatalog.from_tools([], Settings()).snapshot.cards == ()
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(
     names=st.lists(

@@ -120,6 +120,7 @@ def test_what_must_be_accounted_for_is_marked_for_the_audit_trail() -> None:
     }
 
 
+@pytest.mark.slow
 @proves("H23")
 @given(st.lists(packet_events, max_size=12))
 def test_any_history_a_packet_can_have_survives_storage(wishes: list[PacketEvent]) -> None:

@@ -52,6 +52,7 @@ def test_a_comma_inside_a_text_stays():
     assert parse_structured('{"a": 1, "c": "x,]",}', ANSWER) == {"a": 1, "c": "x,]"}
 
 
+@pytest.mark.slow
 @table(
     "text",
     [

@@ -210,6 +210,7 @@ async def test_a_huge_reply_is_cut_off_while_reading(provider: str, streams: boo
     assert len(received) == (5 if streams else 0)
 
 
+@pytest.mark.slow
 async def test_a_stream_without_end_that_says_nothing_is_cut_off():
     pings = create_stream([{"type": "ping", "filling": "x" * 10_000}] * 20)
     async with native(Vendor(pings), "anthropic", limit=10_000) as client:

@@ -312,6 +312,7 @@ messages = st.builds(
 )
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.lists(messages, max_size=8), st.booleans())
 def test_turns_alternate_and_every_call_has_its_result(history: list[Message], with_tools: bool):
@@ -350,6 +351,7 @@ kinds = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.lists(st.tuples(kinds, anything), max_size=6))
 def test_no_event_whatever_it_holds_breaks_the_reading(events: list[tuple[str | None, Any]]):

@@ -6,6 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def pieces(content: bytes, cuts: list[int]) -> list[bytes]:
     return [content[start:end] for start, end in pairwise(edges)]
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.lists(texts, max_size=6), LINE_ENDS, CUTS)
 def test_events_are_the_same_however_the_bytes_are_cut(given_text: list[str], end: str, cuts: list[int]):
@@ -56,6 +58,7 @@ def test_any_bytes_at_all_are_survived(content: bytes, cuts: list[int]):
     assert in_pieces == at_once
 
 
+@pytest.mark.slow
 @proves("W10")
 @UNHURRIED
 @given(st.lists(junk, max_size=6))

@@ -122,6 +122,7 @@ def test_tools_that_are_gone_and_empty_catalogs_do_no_harm() -> None:
     assert set(score_tools(experience, "commits", "a/b").values()) == {0.0}
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(
     text=st.text(max_size=80),

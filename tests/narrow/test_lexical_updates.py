@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ some_tools = st.lists(
 ).map(lambda pairs: cards(a=[tool(name, words) for name, words in pairs]))
 
 
+@pytest.mark.slow
 @settings(UNHURRIED, max_examples=25)
 @given(st.lists(some_tools, min_size=1, max_size=4))
 def test_an_index_that_grew_step_by_step_scores_like_one_built_at_once(
@@ -51,6 +53,7 @@ def test_a_tool_described_anew_by_its_server_is_read_again() -> None:
     assert scorer.scores(ask("feed the cat"), after)[0] == 0
 
 
+@pytest.mark.slow
 def test_words_of_tools_long_gone_are_forgotten() -> None:
     def invent_cards(round_number: int) -> tuple[ToolCard, ...]:
         words = (f"w{round_number}x{number}" for number in range(MAX_DEAD_TERMS // 2))

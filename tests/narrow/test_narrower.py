@@ -153,6 +153,7 @@ OFFICIAL = {
 }
 
 
+@pytest.mark.slow
 @proves("D3")
 @table(
     "text",

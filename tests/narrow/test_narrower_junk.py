@@ -31,6 +31,7 @@ JUNK = [
 ]
 
 
+@pytest.mark.slow
 @proves("N6")
 @table("text", JUNK, ids=range(len(JUNK)))
 def test_any_request_gets_an_answer(text: str) -> None:

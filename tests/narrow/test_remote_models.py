@@ -160,6 +160,7 @@ def test_an_embedding_endpoint_compares_meanings_and_its_vectors_are_kept(tmp_pa
         assert not [text for text in host.texts if "Makes a backup" in text]
 
 
+@pytest.mark.slow
 @proves("Q3")
 def test_while_the_encoder_is_away_words_decide_and_then_meaning_again(
     caplog: pytest.LogCaptureFixture,
@@ -246,6 +247,7 @@ def test_a_real_server_of_a_language_model_serves_vectors() -> None:
     assert float(first @ again) > 0.999 > float(first @ second)
 
 
+@pytest.mark.slow
 @proves("Q3")
 def test_a_folder_with_an_onnx_model_is_an_encoder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no ONNX model"):

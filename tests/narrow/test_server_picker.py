@@ -17,6 +17,7 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 
+@pytest.mark.slow
 @proves("E1")
 @table(
     ("servers", "tools", "on"),
@@ -218,6 +219,7 @@ async def test_a_choice_is_kept_for_its_caller_alone_and_not_for_ever():
     assert len(model.asked) == 3
 
 
+@pytest.mark.slow
 @proves("E5")
 async def test_turns_that_arrive_together_share_one_call():
     model = ScriptedModel(lambda _: write_choice("mail"), seconds=0.1)

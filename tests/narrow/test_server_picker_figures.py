@@ -80,6 +80,7 @@ def test_thresholds_follow_what_choosing_was_worth_within_bounds(
     assert (moved.max_tools, moved.max_servers) == thresholds
 
 
+@pytest.mark.slow
 @proves("E11")
 async def test_with_the_flag_the_thresholds_in_force_follow_the_journal(tmp_path: Path):
     for adaptive, expected in ((False, (30, 4)), (True, (60, 8))):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def test_several_good_tools_count_for_more_than_one_lucky_one():
     assert pick_by_scores(several, min_servers=1, share=0.9).servers == ("able",)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(
     st.dictionaries(st.text(min_size=1, max_size=8), st.lists(st.floats(), max_size=6), max_size=12),

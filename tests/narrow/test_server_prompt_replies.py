@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,6 +103,7 @@ def test_only_servers_there_are_come_out_of_any_text(reply: str):
     assert set(parse_server_choice(reply, NAMES).servers) <= set(SERVERS)
 
 
+@pytest.mark.slow
 @table("reply", ['"' * 500_000, "[" * 500_000, "github\n" * 100_000, '{"relevant_servers": [' * 9])
 def test_a_huge_reply_is_read_in_bounded_work(reply: str):
     assert set(parse_server_choice(reply, NAMES).servers) <= {"github"}

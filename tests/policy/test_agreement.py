@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Final
 
 import anyio
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -169,6 +170,7 @@ def passes_any(
     return anyio.run(judge_all)
 
 
+@pytest.mark.slow
 @proves("N1")
 @MANY
 @given(make_rules(ARGUMENTS), tools(), callers, profiles, scopes)

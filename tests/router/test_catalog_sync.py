@@ -88,6 +88,7 @@ async def test_what_a_person_changes_while_cards_are_made_applies_to_them(
         assert rates.description == "ours"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [True, False])
 async def test_names_follow_the_listing_that_was_studied(tmp_path: Path, *, prefix: bool):
     before = Listing(server="shop", definitions=many(2 * MANY_CARDS), prefix=not prefix)

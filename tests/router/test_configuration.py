@@ -38,6 +38,7 @@ def _keys(router: Router) -> set[str]:
     return {card.key for card in router.tools.cards if "__" in card.key}
 
 
+@pytest.mark.slow
 @proves("S7")
 async def test_servers_that_are_added_changed_and_removed_apply_and_others_stay_connected(tmp_path: Path):
     events = MemorySink()
@@ -136,6 +137,7 @@ async def test_a_call_on_a_server_that_is_removed_finishes(tmp_path: Path):
             assert [outcome.success for outcome in outcomes] == [True]
 
 
+@pytest.mark.slow
 @proves("S8")
 async def test_the_tools_of_a_changed_entry_are_offered_as_they_are_now(tmp_path: Path):
     events = MemorySink()
@@ -153,6 +155,7 @@ async def test_the_tools_of_a_changed_entry_are_offered_as_they_are_now(tmp_path
             assert router.catalog.trusted_entries == frozenset()
 
 
+@pytest.mark.slow
 @proves("S8", "X10")
 async def test_a_definition_that_changes_under_an_unchanged_entry_is_hidden_with_the_reason(tmp_path: Path):
     upstream = tool_server("up", [reading_tool("look")])

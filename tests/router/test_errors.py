@@ -93,6 +93,7 @@ def test_any_json_can_be_made_valid_and_what_is_valid_stays(value: object) -> No
     check_json_object({"value": value})
 
 
+@pytest.mark.slow
 @proves("H5")
 @given(st.text(st.characters(categories=("Cs", "Ll", "Lo", "So")), max_size=20))
 def test_any_text_in_an_event_can_be_written_and_read(text: str) -> None:

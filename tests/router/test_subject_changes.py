@@ -61,6 +61,7 @@ def list_offered(narrowing: Narrowing) -> list[str]:
     return [candidate.tool for candidate in narrowing.shortlist.offered]
 
 
+@pytest.mark.slow
 @proves("A2")
 async def test_a_turn_that_says_what_it_wants_is_judged_by_itself(router: Router) -> None:
     for text, tool in (
@@ -111,6 +112,7 @@ async def test_what_was_written_or_decided_is_looked_up(router: Router, text: st
         assert tools.intersection(list_offered(found)), f"{found.need}: {list_offered(found)}"
 
 
+@pytest.mark.slow
 @proves("A2", "B6")
 async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_the_conversation_holds_it(
     router: Router, tmp_path: Path

@@ -150,6 +150,7 @@ def test_a_long_text_is_matched_up_to_a_bound() -> None:
     assert prepare_arguments(large, {"it": "a" * 90_000}).ok
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     pattern=st.text(max_size=40) | st.text("ab()[]{}|*+?^$.\\dwsuxp-,:<=!#019", max_size=30), text=st.text()

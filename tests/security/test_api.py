@@ -95,6 +95,7 @@ async def _call_repeatedly(opened: ServedApi) -> None:
         await anyio.sleep(0.05)
 
 
+@pytest.mark.slow
 @proves("O7", "I4")
 async def test_wrong_keys_and_cookies_shut_out_no_caller_with_a_valid_one(tmp_path: Path) -> None:
     """Behind a proxy everybody comes from one address."""

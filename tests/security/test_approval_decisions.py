@@ -190,6 +190,7 @@ NEAR = (
 FAR = ("https://example.com/?next=http://127.0.0.1:{port}/", "example.com:{port}", "8080", "")
 
 
+@pytest.mark.slow
 @proves("X2")
 async def test_addresses_of_this_machine_are_refused_or_asked_about(tmp_path: Path) -> None:
     """In any way of writing. Ours are refused whatever a rule says; others ask, unless a rule allows them."""

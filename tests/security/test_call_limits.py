@@ -150,6 +150,7 @@ async def test_pings_beyond_number_do_not_pile_up(tmp_path: Path) -> None:
             assert result["result"]["content"][0]["text"] == "done"
 
 
+@pytest.mark.slow
 @proves("X1")
 async def test_questions_asked_one_by_one_are_bounded_for_a_session(tmp_path: Path) -> None:
     async def act(asked: PlainRequest) -> None:

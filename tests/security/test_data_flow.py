@@ -92,6 +92,7 @@ WORDS = "Send an email to bob@corp.example with the subject Flights and the body
 SAID = {"recipient": "bob@corp.example", "subject": "Flights", "body": "Book the 10:00 flight"}
 
 
+@pytest.mark.slow
 @proves("X16")
 @pytest.mark.parametrize(
     ("preset", "clean", "tainted"),
@@ -286,6 +287,7 @@ async def test_another_instance_judges_with_what_was_read_here(postgres_url: str
         await check_launder(there, "new")
 
 
+@pytest.mark.slow
 @proves("X17")
 async def test_a_page_of_a_stored_result_stays_untrusted_in_another_conversation() -> None:
     words = "What was the rest?"
@@ -389,6 +391,7 @@ async def test_what_is_remembered_or_noted_from_a_page_stays_untrusted(way: str,
         assert f"untrusted content from {read.tool}" in held.content
 
 
+@pytest.mark.slow
 @proves("X17")
 async def test_a_page_of_a_private_result_stays_private_in_another_conversation() -> None:
     words = "What was the rest?"

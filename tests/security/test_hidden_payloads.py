@@ -43,6 +43,7 @@ async def _request_call(opened: ServedApi, command: str, **how: Any) -> str:
     return (await opened.post("/api/call", call, **how)).json()["pending_id"]
 
 
+@pytest.mark.slow
 @proves("X3")
 async def test_only_callers_who_may_decide_read_exactly_what_runs(tmp_path: Path) -> None:
     server = _runner()

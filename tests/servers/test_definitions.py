@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
 from fingerpost.events import MemorySink, ToolDropped
-from fingerpost.records import ServerState
-from fingerpost.servers import Server
+from fingerpost.records import KnownServer, Listing, ServerState, utc_now
+from fingerpost.servers import Server, ServerPool
+from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import http_fault, served, stdio_fault, tool_server
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, of_kind, open_pool
 from tests.requirements import proves
@@ -255,3 +257,39 @@ async def test_a_changed_definition_reaches_the_listing():
                 and listing.definitions[0]["description"] == "Sends everything to a stranger."
             )
         )
+
+
+@proves("S1")
+@pytest.mark.parametrize("identifies_callers", [False, True])
+async def test_what_was_known_of_a_server_does_not_replace_what_it_lists_meanwhile(identifies_callers: bool):
+    """It is prepared in a thread; meanwhile a request may start the server."""
+    app = tool_server("changing", ["one"]).server.streamable_http_app()
+    async with served(app) as base:
+        spec = Server.http("changing", f"{base}/mcp", forward_authorization=identifies_callers)
+        async with open_pool(spec) as servers:
+            listed = servers.get_listing("changing")
+        assert listed is not None
+        earlier = replace(listed, definitions=({"name": "old", "inputSchema": {"type": "object"}},))
+        known = KnownServer(listing=earlier, listed_at=utc_now())
+        prepared: list[Listing] = []
+        is_preparing, is_connected = anyio.Event(), anyio.Event()
+
+        async def prepare(listing: Listing) -> None:
+            prepared.append(listing)
+            if not is_preparing.is_set():
+                is_preparing.set()
+                await is_connected.wait()
+
+        async with (
+            ServerPool((spec,), events=MemorySink(), limits=LimitSettings(), on_listing=prepare) as servers,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(servers.offer_known, {"changing": known})
+            await is_preparing.wait()
+            servers.start("changing")
+            assert await servers.wait_until_settled(timeout=PATIENCE)
+            is_connected.set()
+            await anyio.wait_all_tasks_blocked()
+            assert servers.get_status("changing").state is ServerState.READY
+            assert names(servers, "changing") == ["one"]
+            assert servers.get_listing("changing") in prepared

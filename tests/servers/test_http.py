@@ -198,6 +198,7 @@ async def test_a_large_reply_within_the_limit_arrives_whole(fault: str):
         assert len(str(result["a"])) == 50 * MEGABYTE
 
 
+@pytest.mark.slow
 @proves("F8", "F9", "F10", "F11", "F13", "F14")
 @table(
     ("fault", "words"),

@@ -303,6 +303,7 @@ class ForgettingRecorder(Recorder):
         await super().__call__(scope, receive, send)
 
 
+@pytest.mark.slow
 async def test_a_forgotten_session_is_replaced_and_the_shared_connection_serves_meanwhile() -> None:
     record = ForgettingRecorder(FullServer().server.streamable_http_app())
     caller = RecordingCaller()

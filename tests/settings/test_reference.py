@@ -51,6 +51,7 @@ def test_the_page_holds_exactly_the_reference_of_the_model() -> None:
     )
 
 
+@pytest.mark.slow
 @proves("D12")
 @pytest.mark.parametrize("flag", FlagSettings.model_fields)
 def test_every_flag_is_described_can_be_switched_off_and_is_read(folders: SettingsFolders, flag: str) -> None:

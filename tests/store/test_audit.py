@@ -52,6 +52,7 @@ async def test_selection_review_decision_and_execution_are_in_the_trail_and_noth
     assert {entry.packet_id for entry in entries} == {name}
 
 
+@pytest.mark.slow
 @proves("H6")
 async def test_an_untouched_trail_verifies(open_store: OpenStore) -> None:
     async with open_store() as store:

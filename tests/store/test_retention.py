@@ -59,6 +59,7 @@ async def read_journal(store: Store) -> set[str]:
     return {entry.event.event_id for entry in entries if not isinstance(entry.event, StorePruned)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @proves("H29", "H4", "H27")
 async def test_what_is_old_goes_what_is_young_stays_and_the_trail_verifies(

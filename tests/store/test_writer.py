@@ -89,7 +89,7 @@ class BacklogMachine(RuleBasedStateMachine):
         assert unmarked == 0
 
 
-TestBacklog = BacklogMachine.TestCase
+TestBacklog = pytest.mark.slow(BacklogMachine.TestCase)
 TestBacklog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 

@@ -81,6 +81,7 @@ def endpoint(service: Service, **more: Any) -> dict[str, Any]:
     return {"base_url": f"{service.address}/v1", "api_key": KEY, "model": "painter", **more}
 
 
+@pytest.mark.slow
 @proves("B3", "U13")
 async def test_a_picture_is_made_by_the_service_after_an_approval(settings: Settings):
     async with service() as there, maker(settings, images=endpoint(there)) as router:

@@ -85,6 +85,7 @@ async def test_pictures_show_what_they_were_given(
     assert [word for word in words if word not in shown] == []
 
 
+@pytest.mark.slow
 @proves("U13")
 async def test_words_in_a_picture_stay_words(settings: Settings):
     evil = '</text><script>alert(1)</script><text onload="x">&"\'\x07'
@@ -180,6 +181,7 @@ def test_numbers_are_short(value: float, text: str):
     assert format_number(value) == text
 
 
+@pytest.mark.slow
 @few
 @example({"values": {}}, "")
 @example([{}], "")
@@ -215,6 +217,7 @@ def test_a_gap_is_no_missing_value():
     assert parse_chart({"labels": ["a", "b"], "values": [1, None]}, "").series[0].values == (1.0, None)
 
 
+@pytest.mark.slow
 @drawn
 @given(
     st.dictionaries(
@@ -231,6 +234,7 @@ def test_any_labels_and_values_are_drawn(values: dict[str, float], kind: str):
     assert texts(draw_chart(chart))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHART_TYPES)
 @pytest.mark.parametrize("count", [1, 40])
 def test_nothing_is_drawn_at_the_edge_of_a_chart(kind: str, count: int):

@@ -220,6 +220,7 @@ async def test_a_resumed_request_stays_within_its_original_bounds(
         assert await router.store.memories.list_all(MemoryOwner(person="mallory")) == []
 
 
+@pytest.mark.slow
 @proves("U10")
 async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
     from fingerpost.router.conversations import find_open_question

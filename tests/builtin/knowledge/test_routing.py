@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from fingerpost.builtin import open_router
 from fingerpost.settings import Settings
 from fingerpost.testing import tool_server
@@ -33,6 +35,7 @@ WANTED = {
 }
 
 
+@pytest.mark.slow
 @proves("B2")
 async def test_requests_about_notes_find_the_knowledge_base_and_general_questions_do_not(
     settings: Settings, notes: Path, tmp_path: Path

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
@@ -125,6 +126,7 @@ async def test_views_become_one_answer_with_disagreements_named(settings: Settin
     assert model.asked[2].options["response_format"]
 
 
+@pytest.mark.slow
 @proves("U12")
 async def test_experts_are_chosen_for_the_question_where_none_is_named(settings: Settings, tmp_path: Path):
     async with panel(settings, tmp_path, script(lambda name, _: name)) as router:
@@ -182,6 +184,7 @@ async def test_tokens_are_shared_between_the_experts(settings: Settings, tmp_pat
     assert sum("You are an expert: Talker" in text_of(request) for request in model.asked) < 5
 
 
+@pytest.mark.slow
 @proves("U12")
 async def test_a_synthesis_in_plain_words_is_taken_as_it_is(settings: Settings, tmp_path: Path):
     def refuses(request: ModelRequest) -> ScriptLine:

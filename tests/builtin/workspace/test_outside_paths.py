@@ -57,6 +57,7 @@ async def call_approved(workspace: WorkspaceCaller, tool: str, **arguments: Json
     return await call(workspace, tool, **arguments)
 
 
+@pytest.mark.slow
 @proves("C12", "C6")
 async def test_a_file_outside_is_read_and_written_with_a_grant_for_that_very_call(
     open_workspace: OpenWorkspace, folder: Path, beyond: Path

@@ -94,6 +94,7 @@ def test_very_many_unknown_keys_are_not_compared_with_very_many_names(known: int
     assert 0 < len(prepare_arguments(card, given).errors) <= 20
 
 
+@pytest.mark.slow
 def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
     card = takes(parameters(5_000), required=[])
     assert prepare_arguments(card, {"Param-7": "x"}).arguments == {"param_7": "x"}
@@ -133,6 +134,7 @@ def test_references_that_part_and_meet_again_are_bounded_where_entries_are_count
     prepare_arguments(with_schema(schema), {"id": "x"})
 
 
+@pytest.mark.slow
 def test_once_the_steps_are_spent_what_was_certain_stays_and_the_rest_is_as_given() -> None:
     properties = {"first": WHOLE, "deep": alternatives(10), "last": WHOLE}
     prepared = prepare_with(3_000, takes(properties), {"first": "1", "deep": 7, "last": "2"})
@@ -164,6 +166,7 @@ def test_a_half_answer_settles_nothing() -> None:
             assert prepare_with(steps, card, {"it": "x"}).ok
 
 
+@pytest.mark.slow
 @proves("C4")
 @PATIENT
 @given(schema=schemas, written=arguments, steps=st.integers(0, 400))

@@ -103,6 +103,7 @@ def accepts(schema: dict[str, Any], value: JsonObject) -> bool:
     return judge.is_valid(value)
 
 
+@pytest.mark.slow
 @proves("C4")
 @PATIENT
 @given(schema=schemas, written=arguments)

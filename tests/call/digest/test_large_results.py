@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pytest
 
 from fingerpost.call.digest import build_fitted_digest
 from fingerpost.records import CallContext
@@ -38,6 +39,7 @@ async def turns_meanwhile(content: Any) -> int:
     return turns
 
 
+@pytest.mark.slow
 @proves("D6", "F6")
 @table(
     "block",

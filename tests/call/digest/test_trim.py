@@ -415,6 +415,7 @@ def test_the_budget_is_the_least_of_tool_settings_and_context() -> None:
     assert compute_budget(CARD, CallContext(call_id="c", tokens_left=-7), wide) == 50
 
 
+@pytest.mark.slow
 @given(st.integers(200, 900), st.integers(2, 5), st.integers(1, 6))
 @settings(max_examples=25, deadline=None)
 def test_many_gaps_leave_room_for_their_markers_and_the_last_line(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -215,5 +216,5 @@ class BreakerLife(RuleBasedStateMachine):
         assert self.breaker.issue_ticket() is not None
 
 
-TestBreakerLife = BreakerLife.TestCase
+TestBreakerLife = pytest.mark.slow(BreakerLife.TestCase)
 TestBreakerLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -25,6 +25,7 @@ def takes(properties: dict[str, Any], *, required: list[str] | None = None, name
 
 
 # The recall is what was measured; a change that lowers it should be meant.
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "recall"), [("cases", 1.0), ("held_out", 0.97), ("hard", 0.95)])
 def test_no_wrong_value_in_the_corpus_and_the_recall_holds(name: str, recall: float):
     score = score_cases(name)

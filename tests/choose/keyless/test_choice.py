@@ -65,6 +65,7 @@ def choose(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_text", "tool"),
     [

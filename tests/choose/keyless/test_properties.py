@@ -142,6 +142,7 @@ junk_schemas = st.recursive(
 )
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(
     prop=junk_schemas,

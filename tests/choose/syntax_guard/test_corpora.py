@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from tests.choose.syntax_guard.corpus import (
     GUARD,
@@ -16,6 +18,7 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 
+@pytest.mark.slow
 @proves("A15")
 @table("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
 def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: GuardSample) -> None:
@@ -24,6 +27,7 @@ def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: Gua
     assert cleaned.removed
 
 
+@pytest.mark.slow
 @proves("A15")
 @table("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
 def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: GuardSample) -> None:

@@ -83,6 +83,7 @@ def test_where_a_stream_is_cut_makes_no_difference(data: st.DataObject, texts: l
     assert clean_stream(GUARD, pieces, request=asked) == GUARD.clean(text, request=asked)
 
 
+@pytest.mark.slow
 @settings(UNHURRIED, max_examples=120)
 @given(pieces=st.lists(_SIGNS, max_size=40), asked=st.sampled_from(REQUESTS))
 def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str], asked: str) -> None:
@@ -139,6 +140,7 @@ def test_what_is_held_is_bounded_however_long_a_block_is() -> None:
     assert len(stream.removed[0].raw) <= 2_000
 
 
+@pytest.mark.slow
 def test_a_block_that_never_ends_hides_all_that_follows() -> None:
     stream = GUARD.stream()
     assert stream.feed("Well.\n\n<tool_call>\nget_weather for ") == "Well."

@@ -165,6 +165,7 @@ def find_encoder_processes() -> list[psutil.Process]:
 TOKENS_OF_TRAINING_DATA = "39102ef66a274ee906c6f21d837eec0af0e6e2e870289f8b3afd73fb6ea5e853"
 
 
+@pytest.mark.slow
 def test_tokens_are_those_of_the_package_that_the_encoder_was_trained_with() -> None:
     file = ROOT / "src/fingerpost/narrow/dense" / TOKENIZER_FILE_NAME
     tokenizer = WordPieceTokenizer(json.loads(file.read_bytes()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -150,6 +151,7 @@ def test_any_text_can_be_translated(text: str, language: str) -> None:
     assert isinstance(translate_request(text, language), str)
 
 
+@pytest.mark.slow
 def test_a_long_text_of_any_kind_takes_no_longer_than_a_page_of_words() -> None:
     """Every pattern is bounded: no text makes the translation quadratic."""
     for text in ("-" * 4000, "a." * 2000, "1-" * 2000, "данных " * 600, "的" * 4000, "ال" * 2000):

@@ -217,6 +217,7 @@ def test_a_request_about_a_tool_or_a_text_that_names_one_needs_none(text: str) -
     assert JUDGE.classify(text, NOTES.read(text)).verdict is NeedVerdict.NONE
 
 
+@pytest.mark.slow
 @proves("A2")
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=200), name=st.sampled_from(["note/write_note", "note__look", "note.look"]))
@@ -289,6 +290,7 @@ def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[st
     assert need == JUDGE.classify(text, READER.read(text), history)
 
 
+@pytest.mark.slow
 @proves("A2")
 @settings(max_examples=150, deadline=None)
 @given(

@@ -38,6 +38,7 @@ ELSEWHERE = [
 ]
 
 
+@pytest.mark.slow
 @proves("L2", "E11")
 async def test_a_mistake_corrected_three_times_stays_corrected(tmp_path: Path, vectors: Path) -> None:
     async with open_package_router(tmp_path, vectors) as plain:

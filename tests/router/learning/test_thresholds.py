@@ -100,6 +100,7 @@ async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_pat
         assert "were right" in moved[0].reason
 
 
+@pytest.mark.slow
 @proves("L6")
 @pytest.mark.parametrize("tool", ["mail/send_mail", "notes/delete_note"])
 async def test_what_changes_something_keeps_its_threshold(tmp_path: Path, tool: str) -> None:
@@ -115,6 +116,7 @@ async def test_what_changes_something_keeps_its_threshold(tmp_path: Path, tool: 
     assert route.outcome is RouteOutcome.WAITING
 
 
+@pytest.mark.slow
 @proves("L6", "L7")
 async def test_a_move_is_told_once_and_forgotten_when_asked(tmp_path: Path) -> None:
     request = "search the mailbox for messages by Kim"

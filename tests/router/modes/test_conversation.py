@@ -118,6 +118,7 @@ async def test_without_the_flag_a_long_conversation_is_cut_and_no_model_is_asked
     assert len(model.asked) == 1
 
 
+@pytest.mark.slow
 @proves("E5")
 async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_requests(tmp_path: Path) -> None:
     names = ("calendar", "mail", "maps", "music", "notes", "weather")
@@ -340,6 +341,7 @@ def beginnings_known(prompts: list[tuple[str, ModelRequest]]) -> list[float]:
     return shares
 
 
+@pytest.mark.slow
 @proves("C9")
 @pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
 async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(

@@ -405,6 +405,7 @@ async def test_a_model_can_read_on_in_a_result_that_was_cut_and_it_costs_no_roun
         assert after.messages[:2] == before.messages[:2]
 
 
+@pytest.mark.slow
 @proves("D6")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_model_cannot_read_pages_for_ever(tmp_path: Path, mode: str) -> None:
@@ -428,6 +429,7 @@ def create_reading_server(name: str) -> ServerSpec:
     return tool_server("office", [{**offered, "annotations": {"readOnlyHint": True}}]).spec()
 
 
+@pytest.mark.slow
 @proves("A2")
 @pytest.mark.parametrize(
     ("mode", "text", "tool"),
@@ -478,6 +480,7 @@ def build_history_with_result(handle: str | None) -> tuple[Message, ...]:
     return (Message(role="user", text=ASK_LOG), history)
 
 
+@pytest.mark.slow
 @proves("D6")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_history_names(

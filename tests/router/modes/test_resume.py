@@ -58,6 +58,7 @@ def waits(route: Route) -> Pending:
     return route.pending
 
 
+@pytest.mark.slow
 @proves("W2", "A5")
 async def test_what_was_approved_runs_once_however_often_it_is_resumed(tmp_path: Path) -> None:
     server = files()

@@ -56,6 +56,7 @@ def chat(**more: Any) -> dict[str, Any]:
 VERSIONS = (("v0.3", "v0.3", 17), ("v1", "v1", 9), ("v7", "kb", 6), (None, "kb", 6))
 
 
+@pytest.mark.slow
 @proves("B7", "U14")
 async def test_a_client_gets_the_tools_of_the_api_version_it_names(tmp_path: Path):
     model = ScriptedModel(lambda request: "Red.")
@@ -183,6 +184,7 @@ async def test_the_agent_of_a_ready_profile_reaches_what_the_profile_does_not_of
         assert (await api.post("/api/call", direct)).status_code == 404
 
 
+@pytest.mark.slow
 @proves("B3")
 async def test_the_agent_reaches_nothing_that_its_callers_key_or_a_rule_keeps_from_them(tmp_path: Path):
     (tmp_path / "colour.txt").write_text("blue")
@@ -213,6 +215,7 @@ async def test_the_agent_reaches_nothing_that_its_callers_key_or_a_rule_keeps_fr
         assert not any("workspace" in name for name in seen), seen
 
 
+@pytest.mark.slow
 @proves("B3", "C6")
 async def test_what_the_agent_asks_for_runs_within_the_same_bounds_once_it_is_approved(tmp_path: Path):
     (tmp_path / "colour.txt").write_text("blue")

@@ -52,6 +52,7 @@ async def _wait_for_end(opened: ServedApi, packet_id: str, **more: Any) -> dict[
             await anyio.sleep(0.02)
 
 
+@pytest.mark.slow
 @proves("I4", "O7")
 async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) -> None:
     server = _files()

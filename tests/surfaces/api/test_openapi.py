@@ -76,6 +76,7 @@ def test_the_description_is_openapi(document: dict[str, Any]) -> None:
         assert operation["responses"]["default"]["content"].keys() == {"application/problem+json"}
 
 
+@pytest.mark.slow
 def test_the_description_is_the_same_every_time(api_address: ApiAddress, document: dict[str, Any]) -> None:
     again = httpx2.get(f"{api_address.address}/api/openapi.json").json()
     assert list(again["components"]["schemas"]) == list(document["components"]["schemas"])

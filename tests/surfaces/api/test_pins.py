@@ -50,6 +50,7 @@ async def test_a_changed_definition_is_accepted_as_it_was_shown_and_not_as_it_is
         assert [entry["data"]["accepted_by"] for entry in audit["items"]] == ["local"]
 
 
+@pytest.mark.slow
 @proves("X10", "I7")
 async def test_changed_instructions_reach_clients_once_they_are_accepted_as_shown(tmp_path: Path):
     about: dict[str, Any] = {

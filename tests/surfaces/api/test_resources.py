@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import pytest
 
 from fingerpost.records import Right
 from fingerpost.settings import load
@@ -98,6 +99,7 @@ CHANGING: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @proves("I3")
 async def test_reading_needs_watch_and_changing_needs_manage(tmp_path: Path):
     async with open_api_and_router(tmp_path, tool_server("files", [reading_tool("look")]).spec()) as api:

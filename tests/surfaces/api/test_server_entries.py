@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from fingerpost.records import Right, Scope, ServerState
 from tests.kit.api_resources import ServedApiAndGateway, by_key, open_api_of, until
@@ -30,6 +31,7 @@ async def _send(api: ServedApiAndGateway, method: str, path: str, body: Any = No
     return answer.json() if answer.content else None
 
 
+@pytest.mark.slow
 @proves("S6")
 async def test_a_server_is_tried_added_changed_and_removed(tmp_path: Path):
     async with (

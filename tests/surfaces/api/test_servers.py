@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from mcp import Client
 
 from fingerpost.records import ErrorKind, ServerState
@@ -37,6 +38,7 @@ async def test_servers_are_listed_with_state_version_and_latency(tmp_path: Path)
         assert (await api.problem(404, "/api/servers/nobody"))["servers"] == ["files", "spare"]
 
 
+@pytest.mark.slow
 @proves("I7")
 async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it_is_on(tmp_path: Path):
     library = LibraryServer("books", resources=["book://one"], prompts=["greet"])

@@ -119,6 +119,7 @@ async def test_all_keys_of_a_user_use_one_sign_in_which_an_administrator_ends(tm
         ]
 
 
+@pytest.mark.slow
 @proves("M5", "M40")
 async def test_who_has_not_signed_in_is_asked_at_every_instance_and_after_a_restart(tmp_path: Path) -> None:
     """The tools of the server are listed only for users who have signed in."""

@@ -138,6 +138,7 @@ async def test_a_tool_is_explained_with_the_source_of_every_value(tmp_path: Path
         await api.problem(404, "/api/tools/nowhere/read_file")
 
 
+@pytest.mark.slow
 @proves("I7")
 async def test_a_disabled_tool_cannot_be_called_even_after_a_restart_until_it_is_enabled(
     tmp_path: Path,

@@ -103,6 +103,7 @@ async def test_a_form_opened_before_a_restart_still_counts_and_needs_no_reason(b
         assert bot.notes.calls == []
 
 
+@pytest.mark.slow
 @proves("T2", "A18")
 @pytest.mark.parametrize("restart", [False, True])
 async def test_two_requests_that_wait_for_one_call_are_both_answered(bots: BotFactory, restart: bool) -> None:
@@ -133,6 +134,7 @@ async def test_two_requests_that_wait_for_one_call_are_both_answered(bots: BotFa
         assert all(button["disabled"] for button in asked.buttons.values())
 
 
+@pytest.mark.slow
 @proves("T2")
 async def test_buttons_work_after_a_restart(bots: BotFactory) -> None:
     discord = bots.discord

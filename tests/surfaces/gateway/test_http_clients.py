@@ -112,6 +112,7 @@ async def test_ports_are_written_as_in_addresses():
         assert get_address(listening).startswith("[::1]:")
 
 
+@pytest.mark.slow
 async def test_a_session_costs_little():
     async with open_small_gateway() as gateway:
         await open_session(gateway)

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 import httpx2
 import mcp_types as types
+import pytest
 from mcp import Client, MCPError
 from mcp.client import ClientRequestContext
 from mcp.client.session import ElicitationFnT
@@ -95,6 +96,7 @@ def read_text(result: types.CallToolResult) -> str:
     return result.content[0].text
 
 
+@pytest.mark.slow
 @proves("M21")
 async def test_a_client_with_a_session_gets_the_link_and_hears_when_it_is_done(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as desk:

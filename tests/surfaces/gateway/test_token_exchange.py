@@ -118,6 +118,7 @@ async def test_each_caller_acts_with_the_own_exchanged_token(tmp_path: Path) -> 
         assert ledger.tokens.isdisjoint({anna, ben})
 
 
+@pytest.mark.slow
 @proves("M20")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_mcp_clients_of_both_revisions_bring_their_token(mode: Any, tmp_path: Path) -> None:

@@ -258,6 +258,7 @@ async def test_a_client_that_comes_first_waits_for_servers_and_not_for_dead_ones
         assert text_of(await it.call("shop__look", {"a": 1})) == '{"a":1}'
 
 
+@pytest.mark.slow
 @proves("F47", "G8")
 async def test_a_client_that_goes_round_in_circles_is_stopped_and_a_busy_program_only_told(
     tmp_path: Path,

@@ -186,6 +186,7 @@ async def test_an_unknown_kind_of_block_has_the_same_bound(result_of: AskRaw, bl
     assert len(json.dumps(got)) < 100_000
 
 
+@pytest.mark.slow
 @proves("G14")
 async def test_thousands_of_links_are_cut_and_a_handle_leads_to_all(tmp_path: Path) -> None:
     links = [{"type": "resource_link", "uri": f"file:///{number}", "name": "n"} for number in range(4_000)]

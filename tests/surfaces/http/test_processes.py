@@ -77,6 +77,7 @@ async def test_memory_is_given_back_when_a_server_has_gone_to_sleep(tmp_path: Pa
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_what_scans_definitions_is_given_back_when_a_service_is_warm(tmp_path: Path) -> None:
     server = tool_server("calc", ["add"], instructions="Call add before you call others.")
     settings = build_settings(tmp_path, flags={"scan_definitions": True})

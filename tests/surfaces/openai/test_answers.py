@@ -138,6 +138,7 @@ async def test_a_person_reads_words_where_the_model_has_none(tmp_path: Path):
     assert (refused.answer, refused.refusal) == ("I cannot.", "I cannot.")
 
 
+@pytest.mark.slow
 async def test_a_refusal_in_the_responses_api_is_a_part_of_its_own(tmp_path: Path):
     model = ScriptedModel(lambda request: reply(refusal="I cannot."))
     async with open_served_completions(tmp_path, model) as completions, completions.client() as client:
@@ -176,6 +177,7 @@ async def test_no_limit_of_ours_goes_with_the_callers_question(tmp_path: Path):
     assert answering[-1].max_tokens == completions.router.settings.choose.answer_tokens
 
 
+@pytest.mark.slow
 @proves("O8")
 async def test_a_conversation_that_was_shortened_says_so(tmp_path: Path):
     received: list[Any] = []

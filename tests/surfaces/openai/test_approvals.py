@@ -181,6 +181,7 @@ async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_ter
         assert after.text == "Not written: False."
 
 
+@pytest.mark.slow
 @proves("O7")
 @pytest.mark.parametrize("decision", [Decision.APPROVED, Decision.REJECTED])
 async def test_any_message_in_a_named_conversation_goes_on(tmp_path: Path, decision: Decision):

@@ -52,6 +52,7 @@ async def expect_refusal(work: Any, words: str) -> None:
     assert caught.value.code == -32602
 
 
+@pytest.mark.slow
 @proves("G6")
 async def test_a_client_with_a_session_is_asked_and_the_call_runs(tmp_path: Path) -> None:
     person = create_client(accept())

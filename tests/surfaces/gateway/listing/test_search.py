@@ -138,6 +138,7 @@ async def test_who_asks_for_a_tool_that_is_away_hears_why_where_it_would_be_thei
         assert mail.calls == weather.calls == []
 
 
+@pytest.mark.slow
 @proves("G3")
 @pytest.mark.parametrize("budget", [200, 400, 1500])
 async def test_find_tools_never_says_more_than_its_budget(tmp_path: Path, budget: int) -> None:

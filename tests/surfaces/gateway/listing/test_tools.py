@@ -118,6 +118,7 @@ async def test_thousands_of_tools_page_quickly_and_completely(tmp_path: Path) ->
         assert min(seconds) < first  # eleven pages, each joined from what was encoded for the first
 
 
+@pytest.mark.slow
 @proves("G4")
 async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path) -> None:
     big = tool_server(
