@@ -265,7 +265,7 @@ async def test_what_was_known_of_a_server_does_not_replace_what_it_lists_meanwhi
     """It is prepared in a thread; meanwhile a request may start the server."""
     app = tool_server("changing", ["one"]).server.streamable_http_app()
     async with served(app) as base:
-        spec = Server.http("changing", f"{base}/mcp", forward_authorization=identifies_callers)
+        spec = replace(Server.http("changing", f"{base}/mcp"), forward_authorization=identifies_callers)
         async with open_pool(spec) as servers:
             listed = servers.get_listing("changing")
         assert listed is not None

@@ -351,10 +351,12 @@ class Supervisor:
             new_tools=spec.new_tools,
             review_new=spec.review_new,
         )
-        await self._shared.on_listing(listing)
         if self.spec.identifies_callers:  # it is connected and listed as if nothing were known
             self._caller_lists.offer_before(listing.definitions)
-            self._accept_listing(self._add_caller_lists())
+            self._accept_listing(await self._merge_caller_lists(None))
+            return
+        await self._shared.on_listing(listing)
+        if self.started:  # by a request meanwhile
             return
         self.listing = self._shared_listing = listing
         if known.resources is not None:
@@ -588,15 +590,19 @@ class Supervisor:
         return await self._merge_caller_lists(connection)
 
     async def _merge_caller_lists(self, connection: ServerConnection | None) -> Listing:
-        """Return the tools listed for all callers and for single callers' keys."""
-        if not self.lists_only_with_caller_key:
-            await self._shared.on_listing(self._shared_listing)
-            return self._shared_listing
-        listing = self._add_caller_lists()
-        if connection is not None:
-            connection.learn_mirrored_headers(listing)
-        await self._shared.on_listing(listing)
-        return listing
+        """Return the tools listed for all callers and for single callers' keys, also those that are listed
+        while these are prepared.
+        """
+        while True:
+            listing = self._get_merged_listing()
+            if connection is not None and self.lists_only_with_caller_key:
+                connection.learn_mirrored_headers(listing)
+            await self._shared.on_listing(listing)
+            if listing == self._get_merged_listing():
+                return listing
+
+    def _get_merged_listing(self) -> Listing:
+        return self._add_caller_lists() if self.lists_only_with_caller_key else self._shared_listing
 
     def _add_caller_lists(self) -> Listing:
         return self._caller_lists.add_to_listing(
