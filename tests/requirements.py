@@ -356,8 +356,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
         "preset; the approval shows where each value comes from",
         gap="on AgentDojo `default` asks for 91 calls instead of 109 (goal: 36), `autonomous` for 23 % of "
-        "the user calls (goal: 15 %): their values come from untrusted content; it costs 8 to 11 % of the "
-        "processor time of a gateway's call (goal: 5 %)",
+        "the user calls (goal: 15 %): their values come from untrusted content",
     ),
     "X17": Requirement("No encoding, storage or detour makes an injected value the person's own"),
     "X18": Requirement(
@@ -452,7 +451,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "S12": Requirement(
         "The encoder of a service is a process that ends when it is idle and with the service; if it dies it "
         "is started again, and without it tools are found by words",
-        gap="an idle gateway with 50 servers holds 131 MiB, and 145 if it had to start them to list them "
+        gap="an idle gateway with 50 servers holds 129 MiB, but 137 if it had to start them to list them "
         "(goal: 130)",
     ),
     "S9": Requirement("A built-in server gives way to a configured server of its name"),
@@ -512,8 +511,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
         "person accepts them; harmless ones are left alone",
-        gap="71 to 74 % of new wordings that were held out are found (goal: 95 %), and 4 to 9 % of hard "
-        "harmless definitions have a finding (goal: 2 %)",
+        gap="89 % of the definitions by an author of whom nothing was known are found (goal: 95 %), and 7 % "
+        "of hard harmless ones have a finding (goal: 2 %)",
     ),
     "X22": Requirement(
         "Text in a result that addresses the model is fenced, its invisible characters are written out, it "
