@@ -356,7 +356,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
         "preset; the approval shows where each value comes from",
         gap="on AgentDojo `default` asks for 91 calls instead of 109 (goal: 36), `autonomous` for 23 % of "
-        "the user calls (goal: 15 %): their values come from untrusted content",
+        "the user calls (goal: 15 %): their values come from untrusted content; a call that returns mails "
+        "takes 5.4 % more CPU (goal: 5 %; rows as JSON 2.6 %)",
     ),
     "X17": Requirement("No encoding, storage or detour makes an injected value the person's own"),
     "X18": Requirement(
