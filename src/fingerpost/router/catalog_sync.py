@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -24,8 +24,6 @@ from fingerpost.settings import ToolOverride
 
 if TYPE_CHECKING:
     from fingerpost.store import Store
-
-R = TypeVar("R")
 
 
 class LazyConnector:
@@ -114,7 +112,7 @@ class CatalogSync:
         self._prepared: dict[str, tuple[Listing, int, tuple[ToolCard | RefusedDefinition, ...]]] = {}
         self._scans_instructions = self._has_scanned = False
         self._scan_lock = anyio.Lock()
-        self._threads = anyio.CapacityLimiter(1)  # of its own: others must not wait while the judge reads
+        self._building = anyio.CapacityLimiter(1)  # of its own: others must not wait while the judge reads
         self._unsaved = anyio.Event()
         self._unsaved_servers: dict[str, tuple[str, KnownServer]] = {}
 
@@ -130,13 +128,10 @@ class CatalogSync:
         version = -1
         while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
             version = self._catalog.card_rules_version
-            cards = await self._run_in_thread(self._catalog.build_cards, listing)
+            cards = await anyio.to_thread.run_sync(self._catalog.build_cards, listing, limiter=self._building)
             self._prepared[listing.server] = listing, version, cards
         if self._scans_instructions:
-            await self._run_in_thread(self._catalog.scan_instructions, listing)
-
-    async def _run_in_thread(self, work: Callable[[Listing], R], listing: Listing) -> R:
-        return await anyio.to_thread.run_sync(work, listing, limiter=self._threads)
+            await anyio.to_thread.run_sync(self._catalog.scan_instructions, listing)
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""
@@ -155,7 +150,7 @@ class CatalogSync:
         async with self._scan_lock:
             if not self._has_scanned:
                 for listing in [*self._applied.values()]:
-                    await self._run_in_thread(self._catalog.scan_instructions, listing)
+                    await anyio.to_thread.run_sync(self._catalog.scan_instructions, listing)
                 self._has_scanned = True
 
     def use_overrides(self, overrides: Sequence[ToolOverride]) -> None:
