@@ -140,6 +140,47 @@ async def test_no_encoding_makes_an_injected_value_the_persons(attack: str) -> N
         assert outcome.pending_id is not None or outcome.parameter_errors
 
 
+NEARLY_SAID = {  # what differs from the person's words, though it looks the same at first
+    "the last digit of an account": ("Pay account 123456789012345678", "123456789012345679"),
+    "a list of numbers as one": ("Pay for the rooms 1,2,3", "123"),
+    "more zeros in front": ("Pay account 4711", "0004711"),
+    "a pattern": ("Share the file report", "*report*"),
+    "another folder": ("Share /notes/plan", "../notes/plan"),
+    "a hidden file": ("Share my ssh notes", ".ssh"),
+    "everybody in a channel": ("Tell the channel", "<!channel>"),
+    "a letter that looks the same": ("Write to bob@bank.example", "bob@ban\u212a.example"),
+}
+
+
+@proves("X17")
+@pytest.mark.parametrize("attack", NEARLY_SAID)
+async def test_what_is_only_nearly_what_the_person_wrote_is_not_the_persons(attack: str) -> None:
+    words, value = NEARLY_SAID[attack]
+    async with open_flow("autonomous", flags={"argument_repair": False}) as router:
+        await say(router, "read_page", words, address="flights.example")
+        outcome = await say(router, "add_entry", words, title=value, text="")
+        assert outcome.pending_id is not None
+
+
+@proves("X16")
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        ("Pay 1,250.50 to Bob", "1250.50"),
+        ("Pay account 123456789012345678", "123456789012345678"),
+        ("Call 0041 22 767 6111", "0041 22 767 6111"),
+        ("Write 'see (the plan)' there", "see (the plan)"),
+        ("Note: we meet at noon", "We meet at noon."),
+        ("Note that we meet at noon", '"we meet at noon"'),
+        ("Share *report* and .ssh", ".ssh"),
+    ],
+)
+async def test_what_the_person_wrote_stays_the_persons(words: str, value: str) -> None:
+    async with open_flow("autonomous", flags={"argument_repair": False}) as router:
+        await say(router, "read_page", words, address="flights.example")
+        assert (await say(router, "add_entry", words, title=value, text="")).success
+
+
 @proves("X17", "X18")
 @pytest.mark.parametrize("way", ["another tool", "a second conversation", "several steps", "after a restart"])
 async def test_stored_untrusted_text_stays_untrusted_where_it_is_read(way: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, cast
 from urllib.parse import unquote
 
@@ -69,6 +70,11 @@ _SEPARATORS = prepare_re(r"[/?#=&:]+")
 _WORD = prepare_re(r"\w+")
 _ASCII_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _EDGES: Final = " \t\r\n.,;:!?'\"“”‘’`()[]{}<>*"
+# Around a value only quotes, and what ends a sentence, say nothing: `*a*` is a pattern, `.a` another file.
+_QUOTES: Final = " \t\r\n'\"“”‘’"
+_SENTENCE_END = prepare_re(r"(?<=[\w)\]])[.,;:!?]+$")
+# Letters and signs that composing turns into an ASCII one: the Kelvin sign, a question mark, a grave accent.
+_ASCII_LOOK_ALIKES: Final = dict.fromkeys((0x212A, 0x37E, 0x1FEF), 0xFDD0)
 _CONNECTORS: Final = frozenset("@/\\_-+%#=&~$")
 
 
@@ -80,12 +86,12 @@ def normalize_words(words: Sequence[str]) -> str:
 
 def _fold_case(text: str) -> str:
     """Lower only ASCII letters: other letters that look alike must not become equal to them."""
-    return unicodedata.normalize("NFC", text).translate(_ASCII_LOWER)
+    return unicodedata.normalize("NFC", text.translate(_ASCII_LOOK_ALIKES)).translate(_ASCII_LOWER)
 
 
 def is_in_words(value: str, words: str) -> bool:
     """Return whether the value stands in the person's words as a whole, not as a part of a longer name."""
-    wanted = " ".join(_fold_case(value).split()).strip(_EDGES)
+    wanted = _SENTENCE_END.sub("", " ".join(_fold_case(value).split()).strip(_QUOTES)).strip(_QUOTES)
     if not wanted or not wanted.isprintable():
         return False
     at = words.find(wanted)
@@ -116,7 +122,7 @@ class PersonWords:
     """What the person wrote: as text, and the numbers, days, times and durations in it."""
 
     text: str
-    numbers: frozenset[float]
+    numbers: frozenset[Decimal]
     days: frozenset[tuple[int | None, int, int]]  # year (None: not said), month, day
     times: frozenset[str]  # HH:MM
     durations: frozenset[timedelta]
@@ -156,9 +162,10 @@ class PersonWords:
         return (moment.hour, moment.minute) == (0, 0) or f"{moment:%H:%M}" in self.times
 
 
-_NUMBER = prepare_re(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
+_NUMBER = prepare_re(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w]|\.\d)")
+_PADDED = prepare_re(r"0\d\d")
 _UP_TO_TWELVE: Final = "one two three four five six seven eight nine ten eleven twelve"
-_NUMBER_WORDS: Final = {word: float(number) for number, word in enumerate(_UP_TO_TWELVE.split(), start=1)}
+_NUMBER_WORDS: Final = {word: Decimal(number) for number, word in enumerate(_UP_TO_TWELVE.split(), start=1)}
 _TIME = prepare_re(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
 _DURATION = prepare_re(
     r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven|eight)[ -](hour|minute|min|day)s?\b"
@@ -166,15 +173,18 @@ _DURATION = prepare_re(
 _MOMENT = prepare_re(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::\d{2})?Z?)?")
 
 
-def _list_numbers(text: str) -> Iterator[float]:
+def _list_numbers(text: str) -> Iterator[Decimal]:
     for found in _NUMBER.findall(text):
-        if len(found) <= 20:
-            yield float(found.replace(",", ""))
+        if (number := _parse_number(found)) is not None:
+            yield number
     yield from (_NUMBER_WORDS[word] for word in _WORD.findall(text) if word in _NUMBER_WORDS)
 
 
-def _parse_number(value: str) -> float | None:
-    return float(value.replace(",", "")) if len(value) <= 20 and _NUMBER.fullmatch(value) else None
+def _parse_number(value: str) -> Decimal | None:
+    """Return the exact number, or None. With zeros in front it is a name, as of an account."""
+    if len(value) > 20 or not _NUMBER.fullmatch(value) or _PADDED.match(value):
+        return None
+    return Decimal(value.replace(",", ""))
 
 
 def _list_times(text: str) -> Iterator[str]:
@@ -189,7 +199,7 @@ def _list_times(text: str) -> Iterator[str]:
 
 def _list_durations(text: str) -> Iterator[timedelta]:
     for count, unit in _DURATION.findall(text):
-        number = _NUMBER_WORDS.get(count, 1.0) if not count.isdigit() else float(count)
+        number = float(_NUMBER_WORDS.get(count, 1) if not count.isdigit() else count)
         minutes = {"hour": 60, "day": 1440}.get(unit, 1)
         yield timedelta(minutes=number * minutes)
 
