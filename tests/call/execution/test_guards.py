@@ -11,7 +11,7 @@ from fingerpost.events import AttemptFinished, BreakerMoved
 from fingerpost.records import Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server
 from tests.kit.call_runner import HandClock, a_call, a_context, open_bench
-from tests.kit.server_pools import all_blocked
+from tests.kit.server_pools import PATIENCE, all_blocked
 from tests.requirements import proves
 
 WRITE = a_call("notes/append", effect=Effect.WRITE)
@@ -88,6 +88,30 @@ async def test_the_queue_for_a_slot_is_served_in_order_and_is_bounded():
         release.set()
     assert order == [0, 1, 2]
     assert refused == [3, 4]
+
+
+async def test_a_slot_is_not_lost_when_the_call_whose_turn_it_is_was_just_given_up():
+    slots = SlotPool(per_server=1)
+    until = anyio.current_time() + PATIENCE
+    scopes = [anyio.CancelScope() for _ in range(3)]
+
+    async def work(number: int) -> None:
+        with scopes[number]:
+            await slots.acquire("notes", until=until)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                slots.release("notes")
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(work, number)
+            await all_blocked()
+        for scope in scopes:  # in one turn of the event loop, and first the call that has the slot
+            scope.cancel()
+    assert all(scope.cancelled_caught for scope in scopes)
+    with anyio.fail_after(PATIENCE):
+        await slots.acquire("notes", until=until)
 
 
 @proves("D9")

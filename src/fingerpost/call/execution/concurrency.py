@@ -124,18 +124,21 @@ class _SlotQueue:
     def release(self, owner: SlotOwner) -> None:
         """Give the slot to the next waiter, unless more calls run than there are slots."""
         self.end(owner)
-        if not self.waiting or self.free < 0:
-            self.free += 1
+        while self.waiting and self.free >= 0:
+            caller = min(self.waiting, key=self._get_priority)
+            owners = [SlotOwner(caller, conversation) for conversation in self.waiting[caller]]
+            chosen = min(owners, key=self._get_priority)
+            waiter = self.waiting[caller][chosen.conversation][0]
+            if waiter.cancelled():  # its caller was, in this turn of the event loop
+                self._remove(waiter, chosen)
+                continue
+            self._turns += 1
+            self._served[caller] = self._served[chosen] = self._turns
+            self._remove(waiter, chosen)
+            self.begin(chosen)
+            waiter.set_result(True)
             return
-        caller = min(self.waiting, key=self._get_priority)
-        owners = [SlotOwner(caller, conversation) for conversation in self.waiting[caller]]
-        chosen = min(owners, key=self._get_priority)
-        self._turns += 1
-        self._served[caller] = self._served[chosen] = self._turns
-        waiter = self.waiting[caller][chosen.conversation][0]
-        self._remove(waiter, chosen)
-        self.begin(chosen)
-        waiter.set_result(True)
+        self.free += 1
 
     def _get_priority(self, key: str | SlotOwner) -> tuple[int, int]:
         return self.running[key], self._served.get(key, 0)
