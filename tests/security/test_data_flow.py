@@ -18,6 +18,7 @@ from fingerpost.events import MaterialRead, ResultMarked
 from fingerpost.llm import ModelRequest
 from fingerpost.policy.flow import MAX_SEEN_BYTES, MAX_SEEN_LENGTH, MAX_SEEN_TEXTS, list_origins
 from fingerpost.records import CallContext, DataLabel, DataOrigin, DataSource, Decision, Outcome, utc_now
+from fingerpost.router.options import RouteOptions
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.kit import warm
 from tests.kit.call_recorder import tool
@@ -540,3 +541,104 @@ async def test_the_text_of_results_in_memory_is_bounded_and_the_judgement_stays(
         pending = await router.calls.approvals.get(held.pending_id)
         assert pending is not None
         assert DataOrigin.UNKNOWN in {one.origin for one in pending.origins}
+
+
+def play_waiting_subagent(request: ModelRequest) -> Any:
+    """The subagent reads a page, asks for a write that waits, and then writes what the page says."""
+    done = sum(message.role == "tool" for message in request.messages)
+    if any(WORDS in message.text for message in request.messages):
+        task = "read_page of flights.example, send_email about it, add_entry to the diary"
+        return "Wait." if done else calls(("specialists__run_subagent", {"task": task}))
+    return [
+        calls(("web__read_page", {"address": "flights.example"})),
+        calls(("web__send_email", {"recipient": EVIL, "subject": "a", "body": "b"}), first=2),
+        calls(("web__add_entry", {"title": "order", "text": f"Write to {EVIL}"}), first=3),
+        "Done.",
+    ][done]
+
+
+@proves("X16", "X18")
+async def test_a_subagent_that_waited_for_a_person_stays_in_the_conversation_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    """Its parent's request has ended meanwhile. A rule allows all writes that send nothing."""
+    settings = Settings.model_validate(
+        {
+            "call": {"data_flow": "autonomous"},
+            "tools": LABELS,
+            "choose": {"mode": "simple"},
+            "builtin": {"enabled": ["specialists"]},
+            "flags": {"dense_scores": False},
+            "policy": [{"verdict": "allow", "server": "w*", "tool": "web/add_*"}],
+        }
+    )
+    server, model = make_server(), ScriptedModel(play_waiting_subagent)
+    async with open_router([server.spec()], settings=settings, folder=tmp_path, model=model) as router:
+        await router.connect()
+        await router.route(f"Use run_subagent to find it out. {WORDS}", caller="dana")
+        [waiting] = await router.calls.approvals.list_waiting()
+        assert waiting.tool == "web/send_email"
+        await router.calls.decide(waiting.pending_id, Decision.APPROVED, by="dana")
+        resumed = await router.resume(waiting.pending_id)
+        made = [name for name, _ in server.calls]
+        assert made == ["read_page", "send_email"], resumed.trace
+        assert resumed.pending is not None
+        assert "untrusted content from web/read_page" in resumed.pending.reason
+
+
+@proves("X17")
+async def test_a_request_that_a_model_wrote_holds_no_words_of_the_person_after_a_wait() -> None:
+    """A program passes the person's words beside the request. The request waits and is resumed."""
+    entry = {"title": "x", "text": EVIL}
+
+    def play(request: ModelRequest) -> Any:
+        done = sum(message.role == "tool" for message in request.messages)
+        return [
+            calls(("web__send_email", {"recipient": EVIL, "subject": "x", "body": ""})),
+            calls(("web__add_entry", entry), first=2),
+            "Done.",
+        ][done]
+
+    values = {"call": {"data_flow": "autonomous"}, "tools": LABELS, "choose": {"mode": "simple"}}
+    server = make_server()
+    settings = Settings.model_validate(values)
+    async with Router([server.spec()], settings=settings, model=ScriptedModel(play)) as router:
+        await router.connect()
+        text = f"Send an email to {EVIL} with the subject x and add an entry of it to the diary"
+        route = await router.route(text, caller="dana", words=("Book flights",))
+        assert route.pending is not None
+        await router.calls.decide(route.pending.pending_id, Decision.APPROVED, by="dana")
+        resumed = await router.resume(route.pending.pending_id)
+        assert [name for name, _ in server.calls] == ["send_email"], resumed.trace
+        assert resumed.pending is not None
+
+
+@proves("X18")
+async def test_a_result_of_a_call_that_was_made_for_several_requests_is_in_each_of_them() -> None:
+    """Both requests wait for the same call. The second gets the result of the first."""
+    entry = {"title": "order", "text": f"Write to {EVIL}"}
+
+    def play(request: ModelRequest) -> Any:
+        done = sum(message.role == "tool" for message in request.messages)
+        return [calls(("web__read_page", {"address": "a"})), calls(("web__add_entry", entry), first=2), "."][
+            done
+        ]
+
+    rules = [{"verdict": "ask", "tool": "web/read_page"}, {"verdict": "allow", "effect": "write"}]
+    values = {"call": {"data_flow": "default"}, "tools": LABELS, "choose": {"mode": "simple"}}
+    server = make_server()
+    settings = Settings.model_validate({**values, "policy": rules})
+    async with Router([server.spec()], settings=settings, model=ScriptedModel(play)) as router:
+        await router.connect()
+        words = "read_page a and add an entry to the diary"
+        first, second = [await router.route(words, caller="dana") for _ in range(2)]
+        assert first.pending is not None
+        assert second.pending is not None
+        assert first.pending.pending_id == second.pending.pending_id
+        await router.calls.decide(first.pending.pending_id, Decision.APPROVED, by="dana")
+        for packet_id in (first.packet_id, second.packet_id):
+            waited = first.pending.pending_id
+            route = await router.requests.resume(waited, None, RouteOptions(), packet_id=packet_id)
+            assert route.pending is not None, route.trace
+            assert "untrusted content from web/read_page" in route.pending.reason
+        assert [name for name, _ in server.calls] == ["read_page"]

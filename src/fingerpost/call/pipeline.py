@@ -444,6 +444,15 @@ class CallPipeline:
         await self.data_trails.note_result(card.key, card.labels, context, outcome.content, marked=marked)
         return outcome
 
+    async def note_shared_result(self, tool: str, context: CallContext, text: str) -> None:
+        """Record a result that another request of the caller got, and that this one gets, too."""
+        card = self._catalog.full_snapshot.get(tool)
+        if card is None:
+            await self.data_trails.note_untrusted(tool, context, text, private=True)
+        else:
+            marked = bool(await self._find_signs(text, context))
+            await self.data_trails.note_result(tool, card.labels, context, text, marked=marked)
+
     async def _mark_result(self, outcome: Outcome, context: CallContext) -> Outcome:
         """Return the outcome with warnings, if its content addresses the model. Nothing is removed."""
         if not (signs := await self._find_signs(outcome.content, context)):

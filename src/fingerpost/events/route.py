@@ -43,6 +43,8 @@ class RouteBegan(PacketEvent):
     own_terms: bool = False  # the caller's own settings are not stored, so only this caller can resume
     arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
     instance: str | None = None  # the process that handles it
+    trail: str | None = None  # where its data is recorded, if not with its own conversation or packet
+    words_given: bool = False  # the person's words came beside the request, which a model wrote
 
     def apply(self, packet: Packet) -> Packet:
         context = replace(

@@ -74,7 +74,7 @@ _EDGES: Final = " \t\r\n.,;:!?'\"“”‘’`()[]{}<>*"
 _QUOTES: Final = " \t\r\n'\"“”‘’"
 _SENTENCE_END = prepare_re(r"(?<=[\w)\]])[.,;:!?]+$")
 # Letters and signs that composing turns into an ASCII one: the Kelvin sign, a question mark, a grave accent.
-_ASCII_LOOK_ALIKES: Final = dict.fromkeys((0x212A, 0x37E, 0x1FEF), 0xFDD0)
+_ASCII_LOOK_ALIKES: Final[dict[int, int]] = dict.fromkeys((0x212A, 0x37E, 0x1FEF), 0xFDD0)
 _CONNECTORS: Final = frozenset("@/\\_-+%#=&~$")
 
 

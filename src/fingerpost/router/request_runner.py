@@ -343,7 +343,7 @@ class RequestRunner:
         known = await read_recorded_run(self._store, before.packet_id)
         assert question.call is not None
         options = replace(
-            options,
+            known.add_data_flow(options),
             conversation=question.call.conversation,
             caller=before.header.caller,
             profile=before.context.profile,
@@ -439,6 +439,8 @@ class RequestRunner:
                     own_terms=run.client_options.sets_own_limits,
                     arms=run.arms,
                     instance=self._deps.instance,
+                    trail=run.options.trail,
+                    words_given=run.options.words is not None,
                 )
             )
             return tracked.finish(await run_request(run))
@@ -540,7 +542,7 @@ class RequestRunner:
             message = f"{pending.pending_id} belongs to a single call, not to a request"
             raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
         options = replace(
-            options,
+            known.add_data_flow(options),
             conversation=pending.conversation,
             caller=packet.header.caller,
             profile=packet.context.profile,

@@ -53,6 +53,7 @@ from fingerpost.router.modes.tool_step import (
     record_selection,
     schedule_calls,
 )
+from fingerpost.router.options import RouteOptions
 from fingerpost.router.pipeline import continue_request
 from fingerpost.router.route import Route
 from fingerpost.router.store_sync import hold_claim
@@ -71,6 +72,15 @@ class RecordedRun:
     outcome: RouteOutcome | None  # the last outcome of the run
     pending_ids: tuple[str, ...]  # ids of all calls that ever waited, oldest first
     scopes: tuple[Scope, ...] = ()  # the caller's permissions
+    trail: str | None = None  # see `RouteBegan`
+    words_given: bool = False
+
+    def add_data_flow(self, options: RouteOptions) -> RouteOptions:
+        """Return the options with the trail of the run. Words that came beside the request are not recorded;
+        without them nothing in it is the person's.
+        """
+        words = () if self.words_given and options.words is None else options.words
+        return replace(options, trail=options.trail or self.trail, words=words)
 
 
 async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
@@ -81,6 +91,7 @@ async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
     judged = [event.confidence for event in events if isinstance(event, ConfidenceJudged)]
     questions = [event.question for event in events if isinstance(event, QuestionAsked)]
     outcomes = [event.outcome for event in events if isinstance(event, RouteEnded)]
+    began = [event for event in events if isinstance(event, RouteBegan)]
     return RecordedRun(
         packet=rebuild_packet(events),
         narrowing=narrowings[-1] if narrowings else None,
@@ -88,7 +99,9 @@ async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
         question=questions[-1] if questions else None,
         outcome=outcomes[-1] if outcomes else None,
         pending_ids=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
-        scopes=tuple(scope for event in events if isinstance(event, RouteBegan) for scope in event.scopes),
+        scopes=tuple(scope for event in began for scope in event.scopes),
+        trail=next((event.trail for event in began if event.trail), None),
+        words_given=any(event.words_given for event in began),
     )
 
 
@@ -195,6 +208,8 @@ async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
         _emit_status(run, pending, selection, success=step.success)
         note = f"This call was made once for {len(pending.packets)} requests that waited for its approval."
         noted_step = replace(step, text=f"{note}\n{step.text}")
+        context = build_context(run, ToolCall(name=pending.tool, arguments={}), tokens_left=None)
+        await deps.calls.note_shared_result(pending.tool, context, step.text)
         run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=noted_step))
     return None
 
