@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from fingerpost import Router
+from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ErrorKind, ServerSpec, ServerState
 from tests.kit.routers import build_settings
-from tests.kit.server_pools import eventually
+from tests.kit.server_pools import PATIENCE, eventually
 from tests.kit.sleepy_server import SleepyServer
 from tests.requirements import proves
 
@@ -132,6 +133,24 @@ async def test_an_idle_server_is_stopped_and_woken_by_the_next_call(
         assert [card.key for card in router.tools.cards] == ["sleepy/look"]
         assert (await router.call("sleepy/look", {"word": "hat"})).success
         assert (sleepy.starts, sleepy.calls) == (2, 1)
+
+
+@proves("S1")
+async def test_a_known_server_that_a_person_switched_off_is_off_after_a_restart(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    await learn(tmp_path, sleepy)
+    async with open_router(tmp_path, sleepy.spec) as router:
+        await router.disabled_tools.set_server_enabled("sleepy", enabled=False, by="me", reason="broken")
+    async with open_router(tmp_path, sleepy.spec) as router:
+        status = router.servers.get_status("sleepy")
+        assert (status.state, status.reason) == (ServerState.DISABLED, "switched off by me: broken")
+        with pytest.raises(ServerUnavailable, match="switched off by me"):
+            await router.servers.ensure("sleepy", timeout=PATIENCE)
+        assert "switched off by me" in (await router.call("sleepy/look", {"word": "hat"})).content
+        assert sleepy.starts == 1
+        await router.disabled_tools.set_server_enabled("sleepy", enabled=True, by="me")
+        assert (await router.call("sleepy/look", {"word": "hat"})).success
 
 
 @proves("S3")

@@ -369,7 +369,10 @@ class Supervisor:
             tools=len(listing.definitions),
             dropped=len(listing.dropped),
         )
-        self.status_tracker.set_state(ServerState.ASLEEP, None, hint=ASLEEP_HINT)
+        if self.disabled:  # it stays so, and its tools are known
+            self._shared.on_change(spec.name)
+        else:
+            self.status_tracker.set_state(ServerState.ASLEEP, None, hint=ASLEEP_HINT)
 
     @property
     def _idle_seconds(self) -> float:
@@ -451,11 +454,11 @@ class Supervisor:
             began = anyio.current_time()
             if not self.needs_caller_keys:
                 self.status_tracker.set_state(ServerState.CONNECTING, reason, attempts=backoff.failures)
+            self._stopped_idle = False  # also after this task was cancelled while it stopped the server
             failure = await self._run_connection()
             self.connection = None
             self.legacy_sessions.close()
             if self._stopped_idle:
-                self._stopped_idle = False
                 if self.use.count:  # a request came while the server was stopping
                     reason = None
                     continue
