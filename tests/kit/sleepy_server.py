@@ -3,7 +3,7 @@
 `tools.json` holds the definitions, `starts` gets a line for each start and `calls` one for each call. A call
 takes its `seconds`; if they are negative, the program ends. With `fault` containing "refuse" the program
 exits at once, with "die" it exits when it is asked for its tools, and with "slow" it waits a second before it
-answers.
+answers. With "linger" it notes in `ends` that its input has ended, and runs on until it is killed.
 """
 
 from __future__ import annotations
@@ -58,6 +58,10 @@ class SleepyServer:
     def calls(self) -> int:
         return self._count("calls")
 
+    @property
+    def ends(self) -> int:
+        return self._count("ends")
+
     def _count(self, file: str) -> int:
         path = self.folder / file
         return len(path.read_text("utf-8").splitlines()) if path.exists() else 0
@@ -99,5 +103,12 @@ def _serve(folder: Path) -> None:
         sys.stdout.flush()
 
 
+def _linger(folder: Path) -> None:
+    if (folder / "fault").exists() and (folder / "fault").read_text("utf-8") == "linger":
+        (folder / "ends").write_text("x\n", "utf-8")
+        time.sleep(60)
+
+
 if __name__ == "__main__":
     _serve(Path(sys.argv[1]))
+    _linger(Path(sys.argv[1]))

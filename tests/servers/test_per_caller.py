@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,13 +13,15 @@ import pytest
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import ServerUnavailable
+from fingerpost.records import JsonObject
 from fingerpost.servers import Server
 from fingerpost.servers.library import ConnectDeps, ConnectLibrary
 from fingerpost.servers.per_caller import CallerConnections
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault
 from tests.kit.full_server import FullServer, serve_full_server
-from tests.kit.server_pools import PATIENCE, eventually
+from tests.kit.server_pools import PATIENCE, eventually, text_of
+from tests.kit.sleepy_server import SleepyServer
 
 
 def _ignore_notification(method: str, params: object, caller: str | None) -> None:
@@ -87,3 +90,21 @@ async def test_a_program_that_never_answers_fails_its_caller_and_is_ended():
             async with own.use("a", tasks, None):
                 pass
     assert len(own) == 0
+
+
+@pytest.mark.process
+async def test_a_call_that_comes_while_an_unused_connection_is_closed_gets_another(tmp_path: Path):
+    sleepy = SleepyServer(tmp_path)
+    sleepy.set_fault("linger")
+    around = ConnectDeps(limits=LimitSettings(), library=ConnectLibrary(), tokens=None)
+    own = CallerConnections(sleepy.spec, around, _ignore_notification, idle_seconds=0.1)
+    call: JsonObject = {"name": "look", "arguments": {}}
+    async with anyio.create_task_group() as tasks:
+        async with own.use("a", tasks, None) as connection:
+            await connection.ask("tools/call", call)
+        await eventually(lambda: sleepy.ends == 1)  # its input is closed, and the program runs on
+        sleepy.set_fault("")
+        async with own.use("a", tasks, None) as another:
+            assert text_of(await another.ask("tools/call", call)) == "found"
+        own.close()
+    assert (sleepy.starts, sleepy.calls) == (2, 2)

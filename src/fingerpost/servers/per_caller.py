@@ -45,6 +45,7 @@ class CallerConnection:
         self.connection: ServerConnection | None = None
         self.error: FingerpostError | None = None
         self.scope = anyio.CancelScope()
+        self.is_closing = False  # because it was not used
         self.use_count = 0
         self.last_used = time.monotonic()
         self.log_level: str | None = None  # level sent to the server; None if not sent
@@ -61,7 +62,7 @@ class CallerConnection:
     @property
     def is_closed(self) -> bool:
         lost = self.connection is not None and self.connection.state.failure is not None
-        return lost or self.error is not None or self.scope.cancel_called
+        return lost or self.is_closing or self.error is not None or self.scope.cancel_called
 
 
 class CallerConnections:
@@ -176,6 +177,7 @@ class CallerConnections:
                         caller_connection.connection = connection
                         caller_connection.ready.set()
                         await self._wait_until_idle(caller_connection, state)
+                        caller_connection.is_closing = True  # closing can take seconds
                         await connection.drain()
             except Exception as error:  # noqa: BLE001 - any error of a server or the library
                 caller_connection.error = connect.from_exception(self._spec.name, error)
