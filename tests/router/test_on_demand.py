@@ -13,7 +13,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.errors import ServerUnavailable
-from fingerpost.records import ErrorKind, ServerSpec, ServerState
+from fingerpost.records import ErrorKind, JsonObject, ServerSpec, ServerState
 from tests.kit.routers import build_settings
 from tests.kit.server_pools import PATIENCE, eventually
 from tests.kit.sleepy_server import SleepyServer
@@ -173,6 +173,23 @@ async def test_a_server_is_not_stopped_during_a_call(tmp_path: Path, sleepy: Sle
     async with open_router(tmp_path, sleepy.spec, idle_seconds=0.1) as router:
         assert (await router.call("sleepy/look", {"word": "hat", "seconds": 0.5})).success
     assert (sleepy.starts, sleepy.calls) == (1, 1)
+
+
+@proves("S3")
+async def test_a_watch_that_ends_while_its_server_is_down_does_not_keep_it_running(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    sleepy.offer("look", seconds={"type": "number"})
+    watched: JsonObject = {"uri": "words://hat"}
+    async with open_router(tmp_path, sleepy.spec, idle_seconds=0.05) as router:
+        await router.servers.ask("sleepy", "resources/subscribe", watched, timeout=PATIENCE)
+        sleepy.set_fault("refuse")
+        await router.call("sleepy/look", {"seconds": -1})  # it ends, and does not start again
+        with pytest.raises(ServerUnavailable):
+            await router.servers.ask("sleepy", "resources/unsubscribe", watched, timeout=PATIENCE)
+        sleepy.set_fault("")
+        await router.servers.reconnect("sleepy")
+        await eventually(lambda: get_state(router) is ServerState.ASLEEP)
 
 
 @proves("S3")

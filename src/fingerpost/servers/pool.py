@@ -573,6 +573,9 @@ class ServerPool:
         clock = RequestClock.start(timeout)
         until = anyio.current_time() + timeout
         with supervisor.use:
+            if method == UNSUBSCRIBE_METHOD:
+                await self._ensure_or_forget(supervisor, params, timeout=timeout)
+                return await self._ask_connected(supervisor, method, params, clock, context)
             try:
                 await self.ensure(name, timeout=timeout)
                 return await self._ask_connected(supervisor, method, params, clock, context)
@@ -582,6 +585,16 @@ class ServerPool:
                     raise
             await self.ensure(name, timeout=left)
             return await self._ask_connected(supervisor, method, params, RequestClock.start(left), context)
+
+    async def _ensure_or_forget(self, supervisor: Supervisor, params: JsonObject, *, timeout: float) -> None:
+        """Connect a server to tell it that a resource is no longer watched. Where that fails, only forget it:
+        a server whose resources are watched is never idle.
+        """
+        try:
+            await self.ensure(supervisor.spec.name, timeout=timeout)
+        except BaseException:
+            supervisor.subscriptions.forget_subscriber(params.get("uri"))
+            raise
 
     async def _ask_connected(
         self,

@@ -234,13 +234,21 @@ class ResourceSubscriptions:
     async def _unsubscribe(
         self, connection: ServerConnection, uri: str, params: JsonObject, context: RequestContext | None
     ) -> JsonObject:
-        count = self._counts.get(uri, 0)
-        if count > 1:
-            self._counts[uri] = count - 1
+        is_last = self.forget_subscriber(uri)
+        if connection.modern or not is_last:
             return {}
-        self._counts.pop(uri, None)
-        self._changed.set()
-        return {} if connection.modern else await _ask_server(connection, UNSUBSCRIBE_METHOD, params, context)
+        return await _ask_server(connection, UNSUBSCRIBE_METHOD, params, context)
+
+    def forget_subscriber(self, uri: object) -> bool:
+        """Remove one subscriber without telling the server. Return False if others are left."""
+        if isinstance(uri, str):
+            count = self._counts.get(uri, 0)
+            if count > 1:
+                self._counts[uri] = count - 1
+                return False
+            self._counts.pop(uri, None)
+            self._changed.set()
+        return True
 
     async def run(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         """Keep the server's subscriptions up to date for as long as this connection lasts."""

@@ -182,10 +182,9 @@ class SessionSubscriptions:
             self._tasks.start_soon(run_contained, self._unwatch, tuple(mine.values()))
 
     async def _unwatch(self, watched: Sequence[WatchedResource]) -> None:
-        with anyio.move_on_after(_UNSUBSCRIBE_TIMEOUT_S):
-            for each in watched:
-                with suppress(FingerpostError):
-                    await self._send_to_server(UNSUBSCRIBE, each)
+        for each in watched:
+            with anyio.move_on_after(_UNSUBSCRIBE_TIMEOUT_S), suppress(FingerpostError):
+                await self._send_to_server(UNSUBSCRIBE, each)
 
     def on_resource_updated(self, server: str, params: JsonObject) -> None:
         """Notify every watcher of a changed resource, by the URI the watcher uses."""
