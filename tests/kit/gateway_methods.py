@@ -110,7 +110,7 @@ class OpenMethods:
         at: Endpoint = ALL,
         by: Principal = LOCAL,
         modern: bool = False,
-        session: str = "session-1",
+        session: str | None = "session-1",
     ) -> Any:
         """The result of one request, decoded."""
         answer = await self.methods.answer(

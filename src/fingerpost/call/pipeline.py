@@ -357,7 +357,7 @@ class CallPipeline:
                 )
                 execution = await self.runner.run(run)
             outcome = await self._finish(execution, ready, permit, ruling, outcomes)
-            claim.outcome = await self._note_data(execution, outcome, judged.data, context)
+            claim.outcome = await self._note_data(execution, outcome, ready, judged.data, context)
             return claim.outcome
 
     def _add_identity(
@@ -427,15 +427,25 @@ class CallPipeline:
         return JudgedCall(ruling, data)
 
     async def _note_data(
-        self, execution: Execution, outcome: Outcome, data: CallData, context: CallContext
+        self,
+        execution: Execution,
+        outcome: Outcome,
+        ready: PreparedCall,
+        data: CallData,
+        context: CallContext,
     ) -> Outcome:
-        """Record what entered the conversation, and what was stored from it. Errors of tools count."""
+        """Record what entered the conversation, and what was stored from it. Errors of tools count.
+
+        The tool may be gone from the catalog by now, and a fallback has arguments of its own.
+        """
         if not execution.attempts:
             return outcome
-        card = self._catalog.full_snapshot.get(execution.call.tool)
-        if card is not None:
-            outcome = await self._note_result(card, context, outcome)
-        await self.data_trails.note_write(execution.call, data)
+        call, card = execution.call, ready.card
+        if call.tool != card.key:
+            card = self._catalog.full_snapshot.get(call.tool) or card
+            data = await self.data_trails.describe(call, card, context)
+        outcome = await self._note_result(card, context, outcome)
+        await self.data_trails.note_write(call, data)
         return outcome
 
     async def _note_result(self, card: ToolCard, context: CallContext, outcome: Outcome) -> Outcome:

@@ -14,7 +14,7 @@ import sys
 import time
 import unicodedata
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -63,6 +63,7 @@ EXCERPT_LENGTH: Final = 40  # characters at each side of a value
 MAX_SHOWN_ORIGINS: Final = 12
 MAX_NAMED: Final = 3  # arguments and tools named in a reason
 
+_TOO_MANY: Final = "(too many values)"
 _SHINGLE_WORDS: Final = 4
 _IDENTIFIER = prepare_re(r"[^\s\"'<>()\[\]{},;|]*[0-9@/:.][^\s\"'<>()\[\]{},;|]*")
 _MIN_IDENTIFIER_LENGTH: Final = 6
@@ -286,7 +287,7 @@ def trace_arguments(
     parts = dict(_list_parts(card))
     leaves = list(_list_leaves(arguments, frozenset(parts)))
     if len(leaves) >= MAX_VALUES:
-        return (ArgumentOrigin(path="(too many values)", origin=DataOrigin.UNKNOWN),)
+        return (ArgumentOrigin(path=_TOO_MANY, origin=DataOrigin.UNKNOWN),)
     given = [_find_given_origin(path, value, parts, words) for path, value in leaves]
     compared = [_ComparedText.from_seen(one) for one in seen] if None in given else []
     traced = [
@@ -425,11 +426,42 @@ def _list_telling_parts(text: str) -> Iterator[str]:
         yield " ".join(words[at : at + _SHINGLE_WORDS])
 
 
+MAX_MARKED_LENGTH: Final = 100_000  # characters of one value or result
+MAX_UNESCAPED: Final = 2  # JSON in JSON
+_ESCAPE = prepare_re(r"\\([nrtbf\"/\\]|u[0-9a-fA-F]{4})")
+_UNESCAPED: Final = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", '"': '"', "/": "/", "\\": "\\"}
+_UNSPACED_LENGTH: Final = 8
+_JOINED_LENGTH: Final = 24  # longer than nearly all words
+_MAX_JOINED_LENGTH: Final = 200
+# Thai, Lao, Burmese, Khmer, kana and Chinese characters.
+_UNSPACED = prepare_re(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]"
+)
+
+
 def compute_marks(text: str, *, searching: bool = False) -> frozenset[int]:
     """Return hashes of the names and of the runs of words in a text. `searching`: also of shorter runs, to
-    find short texts that were stored alone.
+    find short texts that were stored alone, and with what JSON writes in another way.
     """
-    folded = _fold(text[:100_000])
+    marks = _compute_marks(text[:MAX_MARKED_LENGTH], searching=searching)
+    for _ in range(MAX_UNESCAPED if searching else 0):
+        if (plain := _unescape(text)) == text:
+            break
+        text = plain
+        marks |= _compute_marks(text[:MAX_MARKED_LENGTH], searching=True)
+    return marks
+
+
+def _unescape(text: str) -> str:
+    """Return the text with the escapes of JSON, and of characters that cannot be seen, resolved."""
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda found: _UNESCAPED.get(found[1]) or chr(int(found[1][1:], 16)), text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _compute_marks(text: str, *, searching: bool) -> frozenset[int]:
+    folded = _fold(text)
     words = _WORD.findall(folded)
     # One plain word says nothing: a channel called `general` must not make all results with it untrusted.
     whole = min(len(words), _SHINGLE_WORDS) if len(words) > 1 else 0
@@ -438,8 +470,28 @@ def compute_marks(text: str, *, searching: bool = False) -> frozenset[int]:
     pieces = {name for name in pieces if len(name) >= _MIN_IDENTIFIER_LENGTH}
     for size in sizes:
         if size:
-            pieces |= {" ".join(words[at : at + size]) for at in range(len(words) - size + 1)}
+            pieces |= _join_runs(words, size)
+    if "_" in folded:
+        parts = [part for word in words for part in word.split("_") if part]
+        pieces |= _join_runs(parts, _SHINGLE_WORDS)
+    for word in words:
+        pieces.update(_list_pieces(word, searching=searching))
     return frozenset(_hash(piece) for piece in pieces if len(piece) >= _MIN_IDENTIFIER_LENGTH)
+
+
+def _join_runs(words: Sequence[str], size: int) -> set[str]:
+    return {" ".join(words[at : at + size]) for at in range(len(words) - size + 1)}
+
+
+def _list_pieces(word: str, *, searching: bool) -> Iterator[str]:
+    """Yield pieces of what is written without spaces: a sentence in Chinese, words that are joined."""
+    if len(word) < _UNSPACED_LENGTH:
+        return
+    unspaced = _UNSPACED.search(word) is not None
+    size = _UNSPACED_LENGTH if unspaced else _JOINED_LENGTH
+    step = 1 if searching and (unspaced or len(word) <= _MAX_JOINED_LENGTH) else size
+    for at in range(0, len(word) - size + 1, step):
+        yield word[at : at + size]
 
 
 def _hash(piece: str) -> int:
@@ -571,6 +623,7 @@ MAX_SEEN_BYTES: Final = 32 * 1024 * 1024  # of all; conversations that were not 
 MAX_MARKS: Final = 400_000  # in memory; then they are read again, and old ones are gone
 TOUCH_AGE: Final = timedelta(days=1)  # how old the record of a conversation in use may be
 REFRESH_SECONDS: Final = 1.0  # how old the records of other processes may be, where nothing is written
+RECORD_AGE: Final = timedelta(minutes=5)  # what is read again later than this is recorded again
 PRINCIPAL_AGE: Final = timedelta(hours=1)  # how long data counts where calls belong to no conversation
 
 
@@ -578,7 +631,10 @@ PRINCIPAL_AGE: Final = timedelta(hours=1)  # how long data counts where calls be
 class _Trail:
     """What this process knows of one conversation."""
 
-    recorded: set[tuple[str, DataLabel]] = field(default_factory=set[tuple[str, DataLabel]])
+    recorded: dict[tuple[str, DataLabel], datetime] = field(
+        default_factory=dict[tuple[str, DataLabel], datetime]
+    )
+    changes: int = 0  # how often something was recorded
     sources: tuple[DataSource, ...] = ()  # as last read
     read_at: float = float("-inf")
     seen: deque[SeenText] = field(default_factory=lambda: deque[SeenText](maxlen=MAX_SEEN_TEXTS))
@@ -591,8 +647,17 @@ class DataTrails:
     with them. The text of results stays in this process.
     """
 
-    def __init__(self, store: DataFlowStore, preset: Preset) -> None:
+    def __init__(
+        self,
+        store: DataFlowStore,
+        preset: Preset,
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        max_marks: int = MAX_MARKS,
+    ) -> None:
         self._store = store
+        self._clock = clock
+        self._max_marks = max_marks
         self.preset: Preset = preset
         self._trails: OrderedDict[str, _Trail] = OrderedDict()
         self._seen_bytes = 0
@@ -619,11 +684,14 @@ class DataTrails:
         """Return the sources of a conversation. For a read, those of other processes may be a second old."""
         trail = self._get_trail(key)
         if not reading or time.monotonic() - trail.read_at > REFRESH_SECONDS:
-            trail.sources = await self._store.list_sources(key)
-            trail.read_at = time.monotonic()
-        now = utc_now()
+            before = trail.changes
+            sources = await self._store.list_sources(key)
+            if trail.changes != before:  # something was recorded meanwhile: these are read again
+                return sources
+            trail.sources, trail.read_at = sources, time.monotonic()
+        now = self._clock()
         if not _has_conversation(context):
-            return tuple(source for source in trail.sources if source.at >= now - PRINCIPAL_AGE)
+            return tuple(source for source in trail.sources if source.at >= now - PRINCIPAL_AGE - RECORD_AGE)
         if any(source.at < now - TOUCH_AGE for source in trail.sources):
             await self._store.touch_sources(key, now)
         return trail.sources
@@ -664,11 +732,14 @@ class DataTrails:
             await self._record(key, trail, tool, DataLabel.PRIVATE, context.call_id)
 
     async def _record(self, key: str, trail: _Trail, tool: str, label: DataLabel, call_id: str) -> None:
-        if (tool, label) in trail.recorded:
+        now = self._clock()
+        last = trail.recorded.get((tool, label))
+        if last is not None and now - last < RECORD_AGE:
             return
-        source = DataSource(tool=tool, label=label, call_id=call_id, at=utc_now())
+        source = DataSource(tool=tool, label=label, call_id=call_id, at=now)
         await self._store.add_source(key, source)
-        trail.recorded.add((tool, label))
+        trail.recorded[tool, label] = now
+        trail.changes += 1
         trail.read_at = float("-inf")
 
     async def note_write(self, call: Call, data: CallData) -> None:
@@ -677,7 +748,7 @@ class DataTrails:
             return
         paths = frozenset(data.untrusted_paths)
         leaves = _list_leaves(call.arguments, frozenset(call.arguments))
-        untrusted = [value for path, value in leaves if path in paths]
+        untrusted = [value for path, value in leaves if path in paths or _TOO_MANY in paths]
         marks = {mark for value in untrusted for mark in compute_marks(str(value))}
         new = sorted(marks - self._marks)
         if new:
@@ -689,8 +760,9 @@ class DataTrails:
         if time.monotonic() - self._marks_read_at > REFRESH_SECONDS:
             self._last_mark, added = await self._store.list_marks(after=self._last_mark)
             self._marks |= added
-            if len(self._marks) > MAX_MARKS:
-                self._last_mark, self._marks = 0, set()  # read again with the next result
+            if len(self._marks) > self._max_marks:
+                self._last_mark, kept = await self._store.list_marks(after=0)
+                self._marks = set(kept)
             self._marks_read_at = time.monotonic()
         return bool(self._marks) and not self._marks.isdisjoint(compute_marks(text, searching=True))
 
