@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from secrets import token_urlsafe
@@ -21,6 +22,7 @@ from anyio.streams.buffered import BufferedByteStream
 from fingerpost.errors import ResponseTooLarge, ServerUnavailable, ToolFailed
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import RequestContext, Server, ServerPool
+from fingerpost.servers.errors import RequestNotExecuted
 from fingerpost.servers.relay import PROGRAM_VERSION, fingerprint_configuration, lend_connections
 from tests.kit.full_server import NOTES, FullServer, serve_full_server
 from tests.kit.server_callers import RecordingCaller
@@ -204,6 +206,45 @@ async def test_a_server_that_is_switched_off_at_the_gateway_is_started_by_the_co
         await pair.command.reconnect("sleepy")
         await pair.command.ensure("sleepy", timeout=PATIENCE)
         assert (sleepy.starts, pair.notes) == (3, [])
+
+
+@proves("S5")
+async def test_a_call_outlasts_a_change_of_the_entry_at_the_gateway_and_the_next_is_not_sent_there(
+    sockets: Path, tmp_path: Path
+) -> None:
+    sleepy = SleepyServer(tmp_path)
+    async with open_pair(sockets, sleepy.spec) as pair, anyio.create_task_group() as tasks:
+        answers: list[str] = []
+
+        async def call() -> None:  # longer than a server that ended is waited for
+            answers.append(text_of(await pair.command.call("sleepy", "look", {"seconds": 2.5})))
+
+        tasks.start_soon(call)
+        await eventually(lambda: sleepy.calls == 1)
+        await pair.gateway.replace(replace(sleepy.spec, env={"ACCOUNT": "another"}))
+        with pytest.raises(RequestNotExecuted, match="does not run sleepy any more"):
+            await pair.command.call("sleepy", "look", {})
+        await eventually(lambda: bool(answers))
+        assert (answers, sleepy.calls) == (["found"], 1)
+
+
+@proves("S5")
+async def test_a_call_for_which_the_gateway_cannot_start_its_server_is_known_not_to_have_run(
+    sockets: Path, tmp_path: Path
+) -> None:
+    sleepy = SleepyServer(tmp_path)
+    async with (
+        open_pool(replace(sleepy.spec, idle_seconds=0.1)) as gateway,
+        lend_connections(gateway, sockets),
+        open_pool(sleepy.spec, start=False) as command,
+    ):
+        notes: list[str] = []
+        command.use_gateways(sockets, notes.append)
+        await command.ensure("sleepy", timeout=PATIENCE)
+        await eventually(lambda: gateway.get_status("sleepy").state is ServerState.ASLEEP)
+        sleepy.set_fault("refuse")
+        with pytest.raises(RequestNotExecuted, match="does not start today"):
+            await command.call("sleepy", "look", {})
 
 
 @pytest.mark.parametrize("entry", [{"isolate": True}, {"forward_authorization": True}], ids=str)

@@ -88,6 +88,7 @@ REQUEST_SECONDS: Final = 3600.0  # the command has its own deadline, and cancels
 STALE_SECONDS: Final = 60.0  # a socket may be bound, but not listened at yet
 DRAIN_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.2
+CONNECT_MARGIN_SECONDS: Final = 5.0  # so that a server that does not connect can report why
 LIST_CHANGED_METHOD: Final = "notifications/tools/list_changed"
 CANCELLED_METHOD: Final = "notifications/cancelled"
 # Errors that mean the same to the command. Servers cannot choose them: they are named outside of the reply.
@@ -561,6 +562,7 @@ class _CommandConnection:
         self._listing = servers.get_listing(server)  # as last announced
         self._read_listing: Listing | None = None  # when the command last listed the tools
         self._is_down = anyio.Event()
+        self._is_removed = False
         self._notices, self._queued = anyio.create_memory_object_stream[tuple[str, JsonObject]](
             MAX_QUEUED_NOTICES
         )
@@ -592,7 +594,8 @@ class _CommandConnection:
             return
         try:
             state, listing = self._servers.get_status(name).state, self._servers.get_listing(name)
-        except FingerpostError:  # it was removed
+        except FingerpostError:  # it was removed, or is about to be replaced
+            self._is_removed = True
             self._is_down.set()
             return
         if state in (ServerState.DOWN, ServerState.DISABLED):
@@ -619,7 +622,8 @@ class _CommandConnection:
     async def _close_when_down(self) -> None:
         """End the connection when the server is gone, after the errors of running requests were written."""
         await self._is_down.wait()
-        with anyio.move_on_after(DRAIN_SECONDS):
+        # Calls on a server that was removed or replaced finish; others end with the server.
+        with anyio.move_on_after(REQUEST_SECONDS if self._is_removed else DRAIN_SECONDS):
             while self._running:  # noqa: ASYNC110 - short, and rare
                 await anyio.sleep(0.05)
         await self.lines.aclose()
@@ -643,20 +647,26 @@ class _CommandConnection:
     async def _answer(
         self, number: str | int, method: str, params: dict[str, Any], scope: anyio.CancelScope
     ) -> None:
-        reply: dict[str, Any] = {}
         try:
-            with scope:
-                reply = {"result": await self._perform(method, params)}
-        except FingerpostError as error:
-            reply = _encode_error(error)
-        except Exception:
-            logger.exception("%s on %s failed", method[:80], self.server)
-            reply = {"error": {"code": INTERNAL_ERROR, "message": "the gateway failed to pass this on"}}
-        finally:
+            if reply := await self._build_reply(method, params, scope):
+                await self.lines.write({"jsonrpc": "2.0", "id": number, **reply})
+        finally:  # only now: when nothing runs, the connection may be closed
             if self._running.get(number) is scope:
                 del self._running[number]
-        if reply:
-            await self.lines.write({"jsonrpc": "2.0", "id": number, **reply})
+
+    async def _build_reply(
+        self, method: str, params: dict[str, Any], scope: anyio.CancelScope
+    ) -> dict[str, Any]:
+        """Perform a request. Return the result or the error, or nothing if the command gave it up."""
+        try:
+            with scope:
+                return {"result": await self._perform(method, params)}
+        except FingerpostError as error:
+            return _encode_error(error)
+        except Exception:
+            logger.exception("%s on %s failed", method[:80], self.server)
+            return {"error": {"code": INTERNAL_ERROR, "message": "the gateway failed to pass this on"}}
+        return {}
 
     async def _perform(self, method: str, params: dict[str, Any]) -> JsonObject:
         if method == "initialize":
@@ -668,6 +678,7 @@ class _CommandConnection:
             return {}
         if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):
             return await self._change_subscription(method, str(params.get("uri")))
+        self._check_not_down()
         meta: dict[str, Any] = dict(params.pop("_meta", None) or {})
         caller = _CommandCaller(self, meta.pop("progressToken", None))
         context = RequestContext(caller=caller, meta=meta, log_level=self._log_level)
@@ -712,9 +723,14 @@ class _CommandConnection:
         """Call a tool, unless its definition has changed since the command listed it."""
         tool, arguments = str(params.get("name")), cast("JsonObject", params.get("arguments") or {})
         with self._servers.hold(self.server):
-            await self._servers.ensure(
-                self.server, timeout=self._servers.get_spec(self.server).connect_timeout
-            )
+            try:
+                seconds = self._servers.get_spec(self.server).connect_timeout + CONNECT_MARGIN_SECONDS
+                await self._servers.ensure(self.server, timeout=seconds)
+            except SessionRejected:
+                raise
+            except ServerUnavailable as error:  # the command has sent it, and would not know
+                raise RequestNotSent(str(error), server=self.server, hint=error.hint) from error
+            self._check_not_down()  # a server of this name may have another entry now
             now = self._servers.get_listing(self.server)
             before = now if self._read_listing is None else self._read_listing
             if before is not now and _find_definition(before, tool) != _find_definition(now, tool):
@@ -723,6 +739,12 @@ class _CommandConnection:
             with RequestClock(create_cancel_scope()) as clock:
                 return await self._servers.call(self.server, tool, arguments, clock=clock, context=context)
             raise clock.build_error(f"{tool} on {self.server}", server=self.server)
+
+    def _check_not_down(self) -> None:
+        """Raise if the server is gone. One of the same name is another, with an entry that is not checked."""
+        if self._is_down.is_set():
+            message = f"the gateway does not run {self.server} any more as it did; this was not sent"
+            raise RequestNotSent(message, server=self.server, hint="repeat it")
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Send a question of the server to the command and return the answer."""
