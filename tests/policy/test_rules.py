@@ -423,6 +423,27 @@ async def test_the_strictest_rule_in_code_decides_and_one_that_fails_denies() ->
 
 
 @proves("C6")
+@pytest.mark.parametrize(
+    "written",
+    [
+        "http://loc\u2060alhost/",
+        "http://127.0.0\ufe0f.1/",
+        "http://l\u180bocal\u034fhost/",
+        "\x01http://127.0.0.1/",
+        "ht" + "\t" * 5000 + "tp://127.0.0.1/",
+        "https://example.org\n",
+    ],
+)
+async def test_characters_that_programs_leave_out_of_a_url_hide_no_address_of_this_machine(
+    written: str,
+) -> None:
+    ruling = await PolicyEngine([]).judge(
+        make_call(effect=Effect.READ, arguments={"page": written}), make_context()
+    )
+    assert (ruling.rule == LOCAL_ADDRESS_RULE) is ("example" not in written)
+
+
+@proves("C6")
 async def test_a_rule_in_code_opens_no_address_of_this_machine() -> None:
     allow = FixedRule("trusted", Verdict.ALLOW)
     local: dict[str, Json] = {"url": "http://127.0.0.1:9000/"}

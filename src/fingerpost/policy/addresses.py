@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import chain, islice
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
 
@@ -33,7 +34,11 @@ _HOST_WORD: Final = prepare_re(
     r"ur[il]s?|href|link|endpoint|host(?:name)?|address|addr|server|target|site|domain|origin|webhook|proxy|ip"
 )
 _CODE_WORD: Final = prepare_re(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
-_REMOVED_CHARACTERS: Final = dict.fromkeys(map(ord, "\t\r\n\0\x0b\x0c\u200b\u00ad"))
+# What programs leave out of a URL: controls, and in hosts what takes no place (UTS 46).
+_REMOVED_CHARACTERS: Final = dict.fromkeys(
+    chain(range(0x20), (0xAD, 0x34F, 0xFEFF), range(0x180B, 0x1810), range(0x200B, 0x200E),
+          range(0x2060, 0x2065), range(0xFE00, 0xFE10), range(0x1BCA0, 0x1BCA4), range(0xE0100, 0xE01F0))
+)  # fmt: skip
 _WORDS: Final = prepare_re(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 _LOCAL_NAMES: Final = frozenset(
@@ -108,8 +113,8 @@ def _find_hosts(arguments: JsonObject) -> Iterator[tuple[str, int | None, str]]:
 
 def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tuple[str, int | None, str]]:
     text = text.strip()
-    if _URL.match(_normalize_url(text[:_MAX_SCHEME_LENGTH])):  # most texts are no URL, and some are long
-        found = _read_url(_normalize_url(text[:MAX_TEXT_LENGTH]))
+    if _URL.match(_normalize_url(_get_start(text))):  # most texts are no URL, and some are long
+        found = _read_url(_normalize_url(text.translate(_REMOVED_CHARACTERS)[:MAX_TEXT_LENGTH]))
         if found is not None:
             yield (*found, _shorten(text))
     elif len(text) <= MAX_TEXT_LENGTH and _is_named(name, _HOST_WORD):
@@ -126,6 +131,14 @@ def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tup
             found = _read_url(_normalize_url(match[0]))
             if found is not None:
                 yield (*found, _shorten(match[0]))
+
+
+def _get_start(text: str) -> str:
+    """Return the first characters that count: a URL may be filled with line breaks."""
+    if text.isprintable():
+        return text[:_MAX_SCHEME_LENGTH]
+    kept = (character for character in text if ord(character) not in _REMOVED_CHARACTERS)
+    return "".join(islice(kept, _MAX_SCHEME_LENGTH)).strip()
 
 
 @lru_cache(maxsize=1024)
