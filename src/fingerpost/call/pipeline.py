@@ -56,7 +56,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
-from fingerpost.policy.flow import CallData, DataTrails
+from fingerpost.policy.flow import CallData, DataTrails, explain_data
 from fingerpost.policy.paths import PathPlacement
 from fingerpost.policy.rules import (
     PolicyEngine,
@@ -421,7 +421,7 @@ class CallPipeline:
     async def _judge(self, call: Call, card: ToolCard, context: CallContext) -> JudgedCall:
         data = await self.data_trails.describe(call, card, context)
         ruling = apply_doubt(await self._policy.judge(call, context, data), context)
-        ruling = await self._require_grant(call, ruling)
+        ruling = explain_data(await self._require_grant(call, ruling), data)
         self._emit(context, CallRuled, tool=call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
         return JudgedCall(ruling, data)

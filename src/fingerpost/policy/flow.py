@@ -559,7 +559,8 @@ def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str
         if preset == "strict" or (data.has_words and composed):
             return "it can send data out", UNTRUSTED_RULE
         return None
-    if data.has_words and data.has_only_origins(DataOrigin.PERSON) and preset != "strict":
+    named = data.names_something and data.has_only_origins(DataOrigin.PERSON)
+    if data.has_words and named and preset != "strict":
         return None
     if data.untrusted:
         return "it acts on untrusted content", UNTRUSTED_RULE
@@ -576,6 +577,14 @@ def _build_ask(reason: str, rule: str, data: CallData, preset: Preset) -> Ruling
         exact=preset == "strict",
         origins=data.origins or _NOT_TRACED,
     )
+
+
+def explain_data(ruling: Ruling, data: CallData) -> Ruling:
+    """Return a ruling that asks with what is known of the data, whoever asks."""
+    if ruling.verdict is not Verdict.ASK or not data.sources or ruling.origins:
+        return ruling
+    origins = data.origins or _NOT_TRACED
+    return replace(ruling, reason=f"{ruling.reason}; {_describe_data(data)}", origins=origins)
 
 
 def _describe_data(data: CallData) -> str:

@@ -20,7 +20,7 @@ import anyio.to_thread
 from fingerpost.catalog import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
-from fingerpost.policy.flow import PERSON_RULE, CallData, Preset, apply_flow
+from fingerpost.policy.flow import PERSON_RULE, CallData, Preset, apply_flow, explain_data
 from fingerpost.policy.paths import (
     PathPlacement,
     PatternFit,
@@ -495,7 +495,8 @@ class PolicyEngine:
         if data is not None:
             ruling = self._apply_flow(call, data, ruling)
         ruling = self._restrict_destination(call, ruling)
-        return self._apply_extra_rules(call, context, ruling)
+        ruling = self._apply_extra_rules(call, context, ruling)
+        return ruling if data is None else explain_data(ruling, data)
 
     def _apply_flow(self, call: Call, data: CallData, ruling: Ruling) -> Ruling:
         """Return the ruling that follows from where the data came from.
@@ -519,7 +520,8 @@ class PolicyEngine:
             return ruling
         is_default = ruling.rule in _DEFAULT_RULE_NAMES
         if extra.verdict is Verdict.ALLOW and is_default and call.effect is not Effect.DESTROY:
-            return extra
+            asks_always = self._data_flow == "strict" and bool(ruling.origins)
+            return ruling if asks_always else extra
         if extra.verdict is ruling.verdict:
             return extra if is_default else ruling
         return _choose_stricter(ruling, extra)

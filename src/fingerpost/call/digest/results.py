@@ -274,6 +274,7 @@ class Asset:
     media_type: str
     data: bytes
     about: str = ""  # a description such as `a bar chart with 4 bars`
+    private: bool = False  # of a tool that reads private data
 
 
 @frozen
@@ -326,7 +327,8 @@ async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) 
     if found is None:
         return None
     media_type, data = found
-    return Asset(name=parse_asset_name(page.references[0]) or "asset", media_type=media_type, data=data)
+    name = parse_asset_name(page.references[0]) or "asset"
+    return Asset(name=name, media_type=media_type, data=data, private=page.private)
 
 
 def build_asset_uri(handle: str, name: str) -> str:

@@ -215,9 +215,10 @@ class GatewayMethods:
         kept = await read_kept_resource(self._router.calls.results, request)
         if kept is None:
             return await self._resource_methods.read_resource(request, exchange)
+        result, private = kept
         context = build_reading_context(request)
-        await self._router.calls.data_trails.note_untrusted(READ_RESULT_NAME, context, "")
-        return kept
+        await self._router.calls.data_trails.note_untrusted(READ_RESULT_NAME, context, "", private=private)
+        return result
 
     async def _listen_for_changes(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         await self._tool_listing.prepare_tools(request.endpoint, request.principal)

@@ -384,8 +384,11 @@ def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
     return made
 
 
-async def read_kept_resource(results: ResultStore, request: ClientRequest) -> JsonObject | None:
-    """Return the stored result at this URI, or None if the URI is not ours. Raises `JsonRpcError`."""
+async def read_kept_resource(results: ResultStore, request: ClientRequest) -> tuple[JsonObject, bool] | None:
+    """Return the stored result at this URI and whether it is private, or None if the URI is not ours.
+
+    Raises `JsonRpcError`.
+    """
     uri = request.params.get("uri")
     handle = parse_asset_handle(uri) if isinstance(uri, str) else None
     if not isinstance(uri, str) or handle is None:
@@ -396,4 +399,4 @@ async def read_kept_resource(results: ResultStore, request: ClientRequest) -> Js
     encoded = await anyio.to_thread.run_sync(base64.b64encode, found.data)
     contents: JsonObject = {"uri": uri, "mimeType": found.media_type, "blob": encoded.decode()}
     hints: JsonObject = {"ttlMs": 0, "cacheScope": "private"} if request.modern else {}
-    return {"contents": [contents], **hints}
+    return {"contents": [contents], **hints}, found.private
