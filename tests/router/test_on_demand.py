@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from fingerpost import Router
 from fingerpost.errors import ServerUnavailable
-from fingerpost.records import ErrorKind, JsonObject, ServerSpec, ServerState
+from fingerpost.records import (
+    Call,
+    CallContext,
+    CallFault,
+    ErrorKind,
+    JsonObject,
+    ParameterError,
+    Precheck,
+    ServerSpec,
+    ServerState,
+)
+from fingerpost.testing import tool_server
 from tests.kit.routers import build_settings
 from tests.kit.server_pools import PATIENCE, eventually
 from tests.kit.sleepy_server import SleepyServer
@@ -88,6 +101,63 @@ async def test_a_tool_that_is_gone_when_its_server_wakes_is_not_called(
         outcome = await router.call("sleepy/look", {"word": "hat"})
         assert "was removed" in outcome.detail
     assert sleepy.calls == 0
+
+
+class WriteListener(Precheck):
+    """A server in this process that is told of writes, and what happens then."""
+
+    def __init__(self, happens: Callable[[], Awaitable[object]]) -> None:
+        self._happens = happens
+
+    def find_argument_errors(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
+        return ()
+
+    async def get_grant_reason(self, tool: str, arguments: JsonObject) -> str:
+        return ""
+
+    async def find_fault(self, tool: str, arguments: JsonObject) -> CallFault | None:
+        return None
+
+    async def note_write(self, call: Call, server: ServerSpec, context: CallContext) -> None:
+        await self._happens()
+
+
+@proves("S2")
+async def test_a_tool_that_changes_while_its_call_is_recorded_is_not_called(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    sleepy.offer("look", writes=True)
+
+    async def restart() -> None:
+        change = partial(sleepy.offer, "look", writes=True, city={"type": "string"})
+        await anyio.to_thread.run_sync(change)
+        await router.servers.reconnect("sleepy")
+
+    told = replace(tool_server("told", ["read"]).spec(), precheck=WriteListener(restart))
+    settings = build_settings(tmp_path, policy=[{"verdict": "allow"}])
+    async with Router([sleepy.spec, told], settings=settings) as router:
+        await router.connect()
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert outcome.error is ErrorKind.UNAVAILABLE  # and not unknown
+        assert "definition changed" in outcome.detail
+    assert (sleepy.starts, sleepy.calls) == (2, 0)
+
+
+@proves("S1")
+async def test_a_call_waits_for_the_server_that_replaces_the_one_it_waited_for(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    sleepy.set_fault("slow")
+    async with open_router(tmp_path, sleepy.spec) as router, anyio.create_task_group() as tasks:
+
+        async def call() -> None:
+            outcome = await router.call("sleepy/look", {"word": "hat"})
+            assert outcome.success, outcome.detail
+
+        tasks.start_soon(call)
+        await eventually(lambda: sleepy.starts == 1)
+        await router.replace_server(replace(sleepy.spec, env={"NEW": "1"}))
+    assert (sleepy.starts, sleepy.calls) == (2, 1)
 
 
 @proves("S1")

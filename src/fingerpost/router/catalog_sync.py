@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -24,6 +23,8 @@ from fingerpost.settings import ToolOverride
 
 if TYPE_CHECKING:
     from fingerpost.store import Store
+
+MAX_REPLACED: Final = 5  # how often a server may be replaced while a call waits for it
 
 
 class LazyConnector:
@@ -75,20 +76,35 @@ class LazyConnector:
         The server is the one whose name is a prefix of the tool name. Without such a prefix, all idle servers
         are connected. Return at once if the tool is known.
         """
-        found = resolve_tool(tool_call, self._get_tools())
-        if not isinstance(found, ToolNotFound) or found.ambiguous or tool_call.name == READ_RESULT_TOOL_NAME:
+        if not self._may_appear(tool_call):
             return context
         began = anyio.current_time()
         with anyio.move_on_after(math.inf if context.seconds is None else context.seconds):
-            absence = self._calls.find_absence(tool_call, context)
-            if absence is None:
-                await self.connect_idle()
-            elif self._is_connecting(absence.server):
-                with suppress(ServerUnavailable):  # the call reports this error itself
+            for _ in range(MAX_REPLACED):
+                absence = self._calls.find_absence(tool_call, context)
+                if absence is None:
+                    await self.connect_idle()
+                    break
+                if not self._is_connecting(absence.server):
+                    break
+                try:
                     await self._servers.ensure(absence.server, timeout=self._timeout)
+                except ServerUnavailable:  # the call reports this error itself
+                    break
+                if not self._may_appear(tool_call):
+                    break
         if context.seconds is None:
             return context
         return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
+
+    def _may_appear(self, tool_call: ToolCall) -> bool:
+        """Return whether the call's tool is not known, so that a server may have it."""
+        found = resolve_tool(tool_call, self._get_tools())
+        return (
+            isinstance(found, ToolNotFound)
+            and not found.ambiguous
+            and tool_call.name != READ_RESULT_TOOL_NAME
+        )
 
     def _is_connecting(self, server: str) -> bool:
         """Return whether the server is idle or connecting, so that its tools are not known yet."""

@@ -392,6 +392,9 @@ class CallRunner:
                 await self._upstream.ensure(call.server, timeout=run.time.remaining)
                 self._check_tool(call)  # the server may have reconnected with another tool of this name
                 await self._record_start(run)
+                # It may have been lost or replaced meanwhile. From here to sending, nothing waits.
+                await self._upstream.ensure(call.server, timeout=run.time.remaining)
+                self._check_tool(call)
                 clock = self._start_clock(run)
                 try:
                     with clock:
