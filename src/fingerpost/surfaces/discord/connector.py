@@ -19,7 +19,7 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.records import Message, Pending, RouteOutcome
+from fingerpost.records import CallContext, Message, Pending, RouteOutcome, create_id
 from fingerpost.redaction import scrub
 from fingerpost.router import RouteOptions, Router
 from fingerpost.router.conversations import append_exchange, find_question, find_reply
@@ -42,6 +42,7 @@ from fingerpost.surfaces.discord.messages import (
     collect_files,
     deliver_answer,
     escape_line,
+    get_typed_text,
     show_progress,
 )
 from fingerpost.surfaces.http.access import RateLimiter
@@ -104,6 +105,7 @@ class DiscordQueue:
 
 MAX_MESSAGES: Final = 60  # per conversation; models may get fewer
 MAX_CONVERSATIONS: Final = 500  # in memory; others are restored from the journal
+ATTACHED_FILE: Final = "an attached file"
 MAX_QUESTIONS: Final = 10  # open questions per conversation
 JOURNAL_LOOK_BACK: Final = 20  # packets
 
@@ -115,6 +117,11 @@ class DiscordConversation:
     history: tuple[Message, ...] = ()
     askers: frozenset[str] = frozenset()
     asked: tuple[Route, ...] = ()  # open questions, each to the caller of its request
+    said: tuple[tuple[str | None, str], ...] = ()  # callers and what they typed, oldest first
+
+    def list_words(self, caller: str | None) -> tuple[str, ...]:
+        """Return what this caller typed: words of others in the channel, and files, are not the caller's."""
+        return tuple(text for who, text in self.said if who == caller)
 
 
 class DiscordConversations:
@@ -145,6 +152,7 @@ class DiscordConversations:
             history=(*now.history, *exchange)[-MAX_MESSAGES:],
             askers=now.askers if caller is None else now.askers | {caller},
             asked=(*others[-MAX_QUESTIONS:], *asked),
+            said=(*now.said, (caller, get_typed_text(prompt.text)))[-MAX_MESSAGES:],
         )
         self._cache(conversation, state)
 
@@ -160,7 +168,8 @@ class DiscordConversations:
         found = await journal.list_session_packets(conversation, limit=JOURNAL_LOOK_BACK)
         packets = [packet for packet in found if packet.header.parent_id is None]
         callers = frozenset(packet.header.caller for packet in packets if packet.header.caller)
-        state = DiscordConversation(askers=callers)
+        said = [(one.header.caller, get_typed_text(one.content.original_prompt)) for one in packets]
+        state = DiscordConversation(askers=callers, said=tuple(reversed(said)))
         for number, packet in enumerate(packets):
             events = [entry.event for entry in await journal.list_events(packet_id=packet.packet_id)]
             reply = find_reply(events)
@@ -267,8 +276,16 @@ class DiscordConnector:
             return
         state = await self.conversations.load(conversation)
         options = RouteOptions(
-            history=state.history, conversation=conversation, caller=caller, profile=self._settings.profile
+            history=state.history,
+            conversation=conversation,
+            caller=caller,
+            profile=self._settings.profile,
+            words=(*state.list_words(caller), incoming.text),
+            trail=f"channel {conversation}",  # what one person in it read, others read in the history
         )
+        if attached.text:
+            context = CallContext(call_id=create_id("cal"), caller=caller, trail=options.trail)
+            await self._router.calls.data_trails.note_untrusted(ATTACHED_FILE, context, attached.text)
         asked = next((each for each in state.asked if each.packet.header.caller == caller), None)
         work = partial(self._route_text, asked, text, options)
         route = await self._run_with_progress(progress, conversation, work)
@@ -376,7 +393,8 @@ class DiscordConnector:
         await self.approvals.show_decision(channel, pending, posted)
         async with self._queue.wait_turn(pending.conversation):
             note = await ProgressMessage.post(channel, "Going on…", interval=self._interval)
-            options = RouteOptions(caller=pending.caller, profile=self._settings.profile)
+            said = (await self.conversations.load(pending.conversation)).list_words(pending.caller)
+            options = RouteOptions(caller=pending.caller, profile=self._settings.profile, words=said)
             own = posted.packet_id
             resume = partial(self._router.requests.resume, pending.pending_id, None, options, packet_id=own)
             route = await self._run_with_progress(note, pending.conversation, resume, packet_id=own)
