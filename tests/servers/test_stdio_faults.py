@@ -58,6 +58,33 @@ async def test_a_dead_server_whose_child_keeps_the_pipes_open_is_noticed():
     assert "exited with status 3" in str(error)
 
 
+DEAF = """
+import json, os, sys, time
+for line in sys.stdin:
+    message = json.loads(line)
+    result = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    if message["method"] == "initialize":
+        version = message["params"]["protocolVersion"]
+        server = {"name": "deaf", "version": "1"}
+        result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
+    if message["method"] == "tools/list":
+        os.close(0)
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    if message["method"] == "tools/list":
+        time.sleep(600)
+"""
+
+
+@proves("F1")
+async def test_a_server_that_runs_on_and_reads_no_more_fails_its_call_and_is_started_again():
+    spec = Server.stdio("deaf", [sys.executable, "-I", "-S", "-c", DEAF], era="2025-11-25")
+    async with open_pool(spec) as servers:
+        with anyio.fail_after(PATIENCE), pytest.raises(ServerUnavailable, match="closed its standard input"):
+            await servers.call("deaf", "echo", {}, timeout=FAR)
+        await eventually(lambda: servers.get_status("deaf").state is ServerState.READY)
+
+
 @proves("F2")
 async def test_a_hanging_server_is_told_that_the_caller_gave_up(tmp_path: Path):
     note = tmp_path / "told"

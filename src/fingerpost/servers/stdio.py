@@ -48,6 +48,7 @@ from fingerpost.sse import LineEdges, LineLimitExceeded, LineSplitter
 logger = logging.getLogger("fingerpost.servers")
 
 EXIT_POLL_SECONDS = 0.5  # an exited parent whose children keep the pipes open is detected after this
+CLOSED_INPUT_SECONDS = 2.0  # then a child that reads no more, and has not ended, is started again
 STDERR_DRAIN_SECONDS = 0.2  # to read the rest of stderr of an exited child
 MAX_SKIPPED_FACTOR = 16  # multiple of the reply limit; a child that sends more is stopped
 LINES_PER_TURN = 100  # lines handled before other tasks run
@@ -169,7 +170,9 @@ class ChildServer:
                 try:
                     await self._process.stdin.send(item if isinstance(item, bytes) else self._encode(item))
                 except (anyio.BrokenResourceError, OSError):
-                    return  # the child closed its stdin; reading stdout finds the reason
+                    await anyio.sleep(CLOSED_INPUT_SECONDS)  # reading stdout finds why a child has ended
+                    await self._close(ConnectionFailure(reason="it closed its standard input"))
+                    return
                 except Exception:
                     logger.exception("%s could not be sent a message", self._spec.name)
                 if not isinstance(item, bytes) and isinstance(item.message, JSONRPCResponse | JSONRPCError):
