@@ -246,6 +246,16 @@ async def test_a_server_is_not_stopped_during_a_call(tmp_path: Path, sleepy: Sle
 
 
 @proves("S3")
+async def test_a_server_is_not_stopped_while_a_person_has_it_listed_again(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    sleepy.set_fault("slow")
+    async with open_router(tmp_path, sleepy.spec, idle_seconds=0.1) as router:
+        await router.servers.refresh("sleepy")  # which takes longer
+        await eventually(lambda: get_state(router) is ServerState.ASLEEP)
+
+
+@proves("S3")
 async def test_a_watch_that_ends_while_its_server_is_down_does_not_keep_it_running(
     tmp_path: Path, sleepy: SleepyServer
 ) -> None:

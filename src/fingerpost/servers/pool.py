@@ -621,12 +621,13 @@ class ServerPool:
         """List this server's tools again now."""
         supervisor = self._get_supervisor(name)
         seconds = supervisor.spec.connect_timeout
-        await self.ensure(name, timeout=seconds)
-        if supervisor.needs_caller_keys:  # it lists tools only for callers, with their own keys
-            return
-        with anyio.move_on_after(seconds):
-            await supervisor.relist(_get_connection(supervisor))
-            return
+        with supervisor.use:
+            await self.ensure(name, timeout=seconds)
+            if supervisor.needs_caller_keys:  # it lists tools only for callers, with their own keys
+                return
+            with anyio.move_on_after(seconds):
+                await supervisor.relist(_get_connection(supervisor))
+                return
         raise ToolTimeout(f"{name} did not list its tools within {seconds:g} s", server=name)
 
     async def list_caller_tools(
