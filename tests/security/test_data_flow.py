@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
+import httpx2
 import pytest
 
 from fingerpost import Router, Ruling, Settings, Verdict
@@ -43,6 +44,7 @@ from fingerpost.store.trust import DataFlowStore
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.kit import warm
 from tests.kit.call_recorder import tool
+from tests.kit.chat_completions import PATIENCE_S, serve_completions, user
 from tests.kit.gateway_methods import LibraryServer, open_gateway_methods
 from tests.kit.server_pools import eventually
 from tests.kit.stores import place_empty_store
@@ -879,3 +881,58 @@ async def test_a_stored_file_of_a_private_result_stays_private_in_another_sessio
             assert found["contents"][0]["blob"] == data
             held = await it.call("web__fetch_url", url, session=session)
             assert ("private data from read_result" in str(held)) is private
+
+
+@proves("X18")
+@pytest.mark.parametrize("way", ["the same", "another next message", "after a restart", "one of two alike"])
+async def test_a_chat_of_the_completions_api_keeps_what_was_read_in_it(way: str, tmp_path: Path) -> None:
+    """It is known by its messages alone, and its answers hold what was read. A rule allows all writes."""
+    entry = {"title": "order", "text": f"Write to {EVIL}"}
+
+    def play(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        if last.role == "tool" or "Thanks" in last.text:
+            return f"Bookings are by {EVIL}."
+        reads = last.text.startswith("Read")
+        return calls(("web__read_page", {"address": "a"}) if reads else ("web__add_entry", entry))
+
+    server = make_server()
+    settings = Settings.model_validate(
+        {
+            "tools": LABELS,
+            "policy": [{"verdict": "allow", "effect": "write"}],
+            "store": {"url": place_empty_store(tmp_path, "store.db")},
+            "completions": {"approval_seconds": 0},
+        }
+    )
+
+    async def tell(*messages: Any) -> Any:
+        async with httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client:
+            body = {"model": "fingerpost", "messages": list(messages)}
+            answered = (await client.post("/v1/chat/completions", json=body)).json()
+            return answered["choices"][0]["message"]
+
+    history: list[Any] = [user("Read the page flights.example")]
+    addition = user("Add an entry to the diary")
+    model = ScriptedModel(play)
+    async with (
+        Router([server.spec()], settings=settings, model=model) as router,
+        serve_completions(router) as (address, _),
+    ):
+        await router.connect()
+        answer = await tell(*history)
+        if way == "one of two alike":
+            assert (await tell(*history))["content"] == answer["content"]
+        history.append({"role": "assistant", "content": answer["content"]})
+        if way == "another next message":
+            await tell(*history, user("Thanks"))
+        if way != "after a restart":
+            assert "untrusted content from web/read_page" in (await tell(*history, addition))["content"]
+    if way == "after a restart":
+        async with (
+            Router([server.spec()], settings=settings, model=model) as router,
+            serve_completions(router) as (address, _),
+        ):
+            await router.connect()
+            assert "untrusted content from web/read_page" in (await tell(*history, addition))["content"]
+    assert {name for name, _ in server.calls} == {"read_page"}

@@ -740,6 +740,24 @@ class DataTrails:
         if private:
             await self._record(key, trail, tool, DataLabel.PRIVATE, context.call_id)
 
+    async def has_sources(self, context: CallContext) -> bool:
+        """Return whether something untrusted or private was read in this conversation."""
+        key = None if self.preset == "off" else build_trail(context, self.preset)
+        return key is not None and bool(await self._store.list_sources(key))
+
+    async def inherit(self, context: CallContext, earlier: Sequence[str]) -> None:
+        """Record what was read in earlier conversations of this caller, from which this one goes on."""
+        if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
+            return
+        for name in earlier:
+            before = build_trail(replace(context, conversation=name), self.preset)
+            if before is None or before == key:
+                continue
+            for seen in tuple(self._get_trail(before).seen):
+                self._remember(self._get_trail(key), seen)
+            for source in await self._store.list_sources(before):
+                await self._record(key, self._get_trail(key), source.tool, source.label, source.call_id)
+
     async def _record(self, key: str, trail: _Trail, tool: str, label: DataLabel, call_id: str) -> None:
         now = self._clock()
         last = trail.recorded.get((tool, label))

@@ -18,6 +18,7 @@ from fingerpost.errors import FingerpostError
 from fingerpost.events import AttemptStarted, ModelAnswered, PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    CallContext,
     CallerAuthorization,
     Decision,
     JsonObject,
@@ -104,7 +105,8 @@ CHATS_TTL_S: Final = 24 * 3600.0
 MAX_CHATS_IN_MEMORY: Final = 5000
 _OPEN_STATE: Final = "open"  # waits for its next request
 _CONTINUED_STATE: Final = "taken"  # continued by the request whose hash is stored with it
-_AMBIGUOUS_STATE: Final = "unclear"  # several chats with the same content; their number is stored
+_AMBIGUOUS_STATE: Final = "unclear"  # several chats with the same content; their number and ids are stored
+MAX_ALIKE: Final = 8  # ids of chats with the same content
 
 
 class ChatIndex:
@@ -112,13 +114,20 @@ class ChatIndex:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: OrderedDict[str, tuple[str, str, str]] = OrderedDict()  # state, id or number, request
+        self._known: OrderedDict[str, tuple[str, str, str]] = (
+            OrderedDict()
+        )  # state, id or number, request or ids
 
-    async def find_conversation(self, caller_key: str, messages: Sequence[Message]) -> str:
-        """Return the conversation that these messages continue, or a new id if it is unknown."""
+    async def find_conversation(
+        self, caller_key: str, messages: Sequence[Message]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the conversation that these messages continue, or a new id if it is unknown.
+
+        With a new id, also the conversations from which these messages may go on in another way.
+        """
         answers = [at for at, message in enumerate(messages) if message.role == "assistant"]
         if not answers:
-            return create_id("conv")
+            return create_id("conv"), ()
         key, request = (
             _hash_messages(caller_key, messages[: answers[-1] + 1]),
             _hash_messages("", messages[answers[-1] + 1 :]),
@@ -126,11 +135,11 @@ class ChatIndex:
         state, value, taken_by = await self._read_entry(key)
         if state == _OPEN_STATE or (state == _CONTINUED_STATE and taken_by == request):
             self._write_entry(key, (_CONTINUED_STATE, value, request))
-            return value
+            return value, ()
         if state == _AMBIGUOUS_STATE:
-            left = int(value) - 1
-            self._write_entry(key, (_AMBIGUOUS_STATE, str(left), "") if left else ("", "", ""))
-        return create_id("conv")
+            self._write_entry(key, (_AMBIGUOUS_STATE, str(max(0, int(value) - 1)), taken_by))
+            return create_id("conv"), tuple(taken_by.split())
+        return create_id("conv"), (value,) if state == _CONTINUED_STATE else ()
 
     async def remember(
         self, caller_key: str, messages: Sequence[Message], conversation: str, *, durable: bool
@@ -140,12 +149,13 @@ class ChatIndex:
         `durable`: keep this after a restart.
         """
         key = _hash_messages(caller_key, messages)
-        state, value, _ = await self._read_entry(key)
+        state, value, alike = await self._read_entry(key)
         made = (_OPEN_STATE, conversation, "")
-        if state == _AMBIGUOUS_STATE:
-            made = (_AMBIGUOUS_STATE, str(int(value) + 1), "")
+        if state == _AMBIGUOUS_STATE and value != "0":
+            chats = " ".join((*alike.split()[-MAX_ALIKE + 1 :], conversation))
+            made = (_AMBIGUOUS_STATE, str(int(value) + 1), chats)
         elif state == _OPEN_STATE and value != conversation:
-            made = (_AMBIGUOUS_STATE, "2", "")
+            made = (_AMBIGUOUS_STATE, "2", f"{value} {conversation}")
         self._write_entry(key, made)
         if durable:
             await self._store.cache.put(CHATS_CACHE, key, json.dumps(made).encode(), ttl=CHATS_TTL_S)
@@ -263,6 +273,11 @@ class CompletionTurn:
         given = self.request_options.conversation
         return self.chat if given is None else build_conversation_id(self.principal, given)
 
+    def build_context(self) -> CallContext:
+        """Build the context under which what is read in this conversation is recorded."""
+        caller = self.principal.name
+        return CallContext(call_id=create_id("cal"), conversation=self.conversation, caller=caller)
+
     @property
     def caller_key(self) -> str:
         """A key for the caller and the profile. Chats are stored under it."""
@@ -369,10 +384,11 @@ class CompletionRunner:
         """Return the answer. Raises `CompletionError` if there is none."""
         began = time.monotonic()
         if turn.request_options.conversation is None:
-            chat = await self._chat_index.find_conversation(
+            chat, earlier = await self._chat_index.find_conversation(
                 turn.caller_key, turn.request.conversation.messages
             )
             turn = replace(turn, chat=chat)
+            await self._router.calls.data_trails.inherit(turn.build_context(), earlier)
         recorder = None if listener is None else RecordingListener(listener)
         try:
             routes = await self._run_routes(turn, recorder)
@@ -399,7 +415,9 @@ class CompletionRunner:
             tool_calls=result.route.tool_calls,
         )
         messages = (*turn.request.conversation.messages, answer)
-        durable = bool(answer.tool_calls) or result.approve_at is not None
+        # What was read in a chat has to be known in other processes, and after a restart.
+        has_sources = await self._router.calls.data_trails.has_sources(turn.build_context())
+        durable = has_sources or bool(answer.tool_calls) or result.approve_at is not None
         await self._chat_index.remember(turn.caller_key, messages, turn.conversation, durable=durable)
 
     async def _run_routes(self, turn: CompletionTurn, listener: AnswerListener | None) -> list[Route]:
