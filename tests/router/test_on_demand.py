@@ -103,6 +103,20 @@ async def test_a_tool_that_is_gone_when_its_server_wakes_is_not_called(
     assert sleepy.calls == 0
 
 
+@proves("S2")
+async def test_a_tool_of_a_server_that_cannot_list_its_tools_is_not_called_and_not_said_to_be_gone(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    await learn(tmp_path, sleepy)
+    (sleepy.folder / "tools.json").write_text('"none"', "utf-8")
+    async with open_router(tmp_path, sleepy.spec) as router:
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert outcome.error is ErrorKind.UNAVAILABLE
+        assert "the tools could not be listed" in outcome.detail
+        assert "removed" not in outcome.detail
+    assert sleepy.calls == 0
+
+
 class WriteListener(Precheck):
     """A server in this process that is told of writes, and what happens then."""
 

@@ -37,7 +37,7 @@ from fingerpost.call.quotas import Quotas
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
 from fingerpost.catalog.pins import find_differences
 from fingerpost.catalog.snapshot import may_have_more_fallbacks
-from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
+from fingerpost.errors import CallError, FingerpostError, LimitReached, ServerUnavailable, StoreError
 from fingerpost.events import (
     AttemptFinished,
     CallEvent,
@@ -567,9 +567,19 @@ class CallPipeline:
             and (gone := find_absence(tool_call, self._catalog, self._servers.statuses)) is not None
         ):
             raise CallError(f"{gone.message}{self._describe_change(call.tool)}", hint=gone.fix)
+        if card is None and (reason := self._find_listing_fault(call.server)) is not None:
+            message = f"{call.tool} was not called, since it may have changed: {call.server} is degraded"
+            raise ServerUnavailable(f"{message}: {reason}", server=call.server)
         what = "changed" if card is not None else "was removed"
         message = f"{call.tool} {what} while this call waited; it was not called"
         raise CallError(message, hint="Check the tool as it is now, then repeat the call.")
+
+    def _find_listing_fault(self, server: str) -> str | None:
+        """Return why nothing of a connected server is listed, if that is its fault."""
+        status = next((one for one in self._servers.statuses if one.name == server), None)
+        if status is None or status.state is not ServerState.DEGRADED or status.tools:
+            return None
+        return status.reason
 
     def _describe_change(self, tool: str) -> str:
         """Return the parts of a changed definition that differ, as the end of a sentence."""
