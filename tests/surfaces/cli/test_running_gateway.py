@@ -240,9 +240,10 @@ def test_a_write_over_a_gateway_is_asked_about_and_recorded_by_the_command(
         assert "sleepy/store_word" in person.runs("audit", "show").stdout
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 @proves("S5")
-def test_a_killed_gateway_fails_the_call_it_passed_on_and_leaves_commands_working(
-    person: CommandLine, sleepy: SleepyServer
+def test_a_gateway_that_ends_fails_the_call_it_passed_on_and_leaves_commands_working(
+    person: CommandLine, sleepy: SleepyServer, number: signal.Signals
 ) -> None:
     with start_gateway(person) as gateway:
         arguments = ["call", "sleepy/store_word", "word=hat", "seconds:=50", "--yes"]
@@ -257,17 +258,19 @@ def test_a_killed_gateway_fails_the_call_it_passed_on_and_leaves_commands_workin
         )
         while sleepy.calls == 0:
             assert running.poll() is None, running.communicate()
-        gateway.ends(signal.SIGKILL)
+        old = gateway.socket
+        gateway.ends(number)
         output = "".join(running.communicate(timeout=PATIENCE))
         assert running.returncode == 1
         assert "the gateway whose connection was used has closed it" in output
         assert "unknown" in output
         assert (sleepy.starts, sleepy.calls) == (1, 1)  # not run again
-        old = gateway.socket  # nobody answers there
+        assert old.exists() is (number is signal.SIGKILL)  # nobody answers there
         done = person.runs("call", "sleepy/store_word", "word=hat", "--yes")
         assert (done.returncode, sleepy.starts, sleepy.calls) == (0, 2, 2)
         assert REFUSED not in done.stderr
-        os.utime(old, (0, 0))
+        if number is signal.SIGKILL:
+            os.utime(old, (0, 0))
     with start_gateway(person) as gateway:
         assert gateway.socket != old  # it was cleared away
 
