@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from fingerpost.records import (
     ServerSpec,
     ServerState,
 )
+from fingerpost.tasks import run_in_thread
 from fingerpost.testing import tool_server
 from tests.kit.routers import build_settings
 from tests.kit.server_pools import PATIENCE, eventually
@@ -342,6 +344,31 @@ async def test_two_entries_of_one_name_are_known_apart(tmp_path: Path, sleepy: S
     async with open_router(tmp_path, sleepy.spec) as router:
         assert [card.key for card in router.tools.cards] == ["sleepy/look"]
     assert (sleepy.starts, other.starts) == (1, 1)
+
+
+@proves("S1")
+async def test_what_a_server_lists_is_not_kept_for_the_entry_that_it_replaced(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    await learn(tmp_path, sleepy)
+    works, may_end = Event(), Event()
+
+    def work() -> None:
+        works.set()
+        may_end.wait(PATIENCE)
+
+    async with open_router(tmp_path, sleepy.spec) as router, anyio.create_task_group() as tasks:
+        tasks.start_soon(run_in_thread, work)  # the hash of the new entry waits for it
+        await eventually(works.is_set)
+        sleepy.offer("find")
+        tasks.start_soon(router.replace_server, replace(sleepy.spec, env={"NEW": "1"}))
+        await eventually(lambda: get_state(router) is ServerState.IDLE)
+        await router.servers.ensure("sleepy", timeout=PATIENCE)
+        may_end.set()
+    async with open_router(tmp_path, sleepy.spec) as router:
+        assert [card.key for card in router.tools.cards] == ["sleepy/look"]
+    async with open_router(tmp_path, replace(sleepy.spec, env={"NEW": "1"}, new_tools="allow")) as router:
+        assert [card.key for card in router.tools.cards] == ["sleepy/find"]
 
 
 @proves("S1")

@@ -228,7 +228,12 @@ class ServerPool:
     async def read_entries(self) -> Mapping[str, str]:
         """Return the hash of the entry of each server."""
         specs = [one.spec for one in self._supervisors.values()]
-        self._entries = await run_in_thread(lambda: {spec.name: fingerprint_entry(spec) for spec in specs})
+        entries = await run_in_thread(lambda: [fingerprint_entry(spec) for spec in specs])
+        self._entries = {
+            spec.name: entry
+            for spec, entry in zip(specs, entries, strict=True)
+            if (one := self._supervisors.get(spec.name)) is not None and one.spec is spec
+        }
         return self._entries
 
     def select_knowable(self, *names: str) -> dict[str, str]:
@@ -766,6 +771,8 @@ class ServerPool:
         if spec.name in self._supervisors:
             raise ConfigError(f"there are two servers named {spec.name!r}", hint="rename one of them")
         register_secrets(spec)
+        # What it lists must not be kept as that of the entry before.
+        self._entries = {name: entry for name, entry in self._entries.items() if name != spec.name}
         self._supervisors[spec.name] = Supervisor(spec, self._shared)
 
     def _get_supervisor(self, name: str) -> Supervisor:
