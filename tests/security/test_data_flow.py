@@ -936,3 +936,17 @@ async def test_a_chat_of_the_completions_api_keeps_what_was_read_in_it(way: str,
             await router.connect()
             assert "untrusted content from web/read_page" in (await tell(*history, addition))["content"]
     assert {name for name, _ in server.calls} == {"read_page"}
+
+
+@proves("X16")
+@pytest.mark.parametrize("written", ["delete", "DELETE", " delete", "dele\u200bte", "\uff44elete", "delete_"])
+async def test_an_operation_that_is_written_in_another_way_has_its_effect(written: str) -> None:
+    """The operator says that one operation of a reading tool destroys; servers compare names as they like."""
+    manage = {**tool("manage", "Get entries.", "operation", "id"), "annotations": {"readOnlyHint": True}}
+    server = tool_server("web", [manage])
+    known = {"match": "web/manage", "effect": "read", "operations": {"delete": "destroy"}}
+    settings = Settings.model_validate({"tools": [known], "flags": {"argument_repair": False}})
+    async with Router([server.spec()], settings=settings) as router:
+        await router.connect()
+        assert (await say(router, "manage", None, operation="show", id="1")).success
+        assert (await say(router, "manage", None, operation=written, id="1")).pending_id is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
@@ -269,9 +270,18 @@ class ToolCard:
         return self.labels.get(label, _NOT_LABELLED)
 
     def effect_of(self, operation: str | None) -> Effect:
-        """Return the effect of one operation; the tool's effect if nothing else is written."""
+        """Return the effect of one operation; the tool's effect if nothing else is written.
+
+        A server may take `DELETE` for `delete`: what differs in case and signs alone has the worst effect.
+        """
         own = Effect.WRITE if self.doubt else self.effect.value
-        return own if operation is None else self.operations.get(operation, own)
+        if operation is None or not self.operations:
+            return own
+        if (known := self.operations.get(operation)) is not None:
+            return known
+        letters = _get_letters(operation)
+        alike = [effect for name, effect in self.operations.items() if _get_letters(name) == letters]
+        return max((own, *alike), key=list(Effect).index)
 
     @property
     def effects(self) -> frozenset[Effect]:
@@ -350,3 +360,8 @@ class UsageProfile:
     typical_tokens: int
     large_tokens: int
     last_used: datetime
+
+
+def _get_letters(name: str) -> str:
+    """Return the letters and digits of an operation's name, without differences of case and width."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", name[:10_000]).casefold()))
