@@ -256,7 +256,7 @@ async def test_after_a_result_that_gives_orders_what_changes_something_asks_even
             {
                 "name": name,
                 "description": about,
-                "inputSchema": {"type": "object"},
+                "inputSchema": {"type": "object", "properties": {"page": {"type": "string"}}},
                 "annotations": {"readOnlyHint": reads},
             }
             for name, about, reads in (
@@ -266,7 +266,10 @@ async def test_after_a_result_that_gives_orders_what_changes_something_asks_even
         ],
         call=answer,
     )
-    model = ScriptedModel([calls(("web__open_page", {})), calls(("web__change_notes", {}))])
+    # The values are the person's, so where data came from is no reason to ask.
+    model = ScriptedModel(
+        [calls((name, {"page": "notes"})) for name in ("web__open_page", "web__change_notes")]
+    )
     rules = [{"verdict": "allow", "tool": "web/*"}]
     async with open_router(tmp_path, [server.spec()], model, policy=rules) as router:
         route = await router.route("Open the web page of the notes and change the notes", mode="simple")
