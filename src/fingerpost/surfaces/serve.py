@@ -305,7 +305,8 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
     if settings.api.enabled:
         parts["api"] = LazyApp(lambda: _open_api(deps, rate, readers))
     if settings.console.enabled:
-        parts[""] = parts["console"] = LazyApp(lambda: open_console(deps.authenticator))
+        console = LazyApp(lambda: open_console(deps.authenticator))
+        parts |= dict.fromkeys(("", "console", "favicon.ico"), console)
         parts["docs"] = LazyApp(lambda: open_docs(deps.authenticator))
     parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers, workers))
     return parts

@@ -36,6 +36,12 @@ async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(api: Ser
         assert answer.headers["content-type"].startswith(kind)
 
 
+async def test_a_page_without_an_icon_of_its_own_has_that_of_the_console(api: ServedApi) -> None:
+    icon = await api.get("/favicon.ico")
+    assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
+    assert icon.content == (STATIC_FOLDER / "logo.svg").read_bytes()
+
+
 async def test_what_a_browser_has_is_not_sent_again(api: ServedApi) -> None:
     first = await api.get("/")
     again = await api.get("/", headers={"if-none-match": first.headers["etag"]})

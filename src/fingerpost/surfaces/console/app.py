@@ -186,7 +186,8 @@ class ConsoleApp:
 async def open_console(
     authenticator: Authenticator, *, folder: Path = STATIC_FOLDER
 ) -> AsyncGenerator[ConsoleApp]:
-    """Open the console for the paths `/` and `/console`.
+    """Open the console for the paths `/` and `/console`, and its icon at `/favicon.ico`, where browsers look
+    for one of pages that name none.
 
     Its page names all other files with the version of all files in their paths, so that a browser asks for
     them once.
@@ -198,6 +199,7 @@ async def open_console(
     index = replace(index, body=body, etag=f'"{version}"')
     paths = {f"/console/{name}": file for name, file in files.items()}
     paths |= dict.fromkeys(("/", "/console", "/console/", f"/console/{INDEX_NAME}"), index)
+    paths["/favicon.ico"] = files["logo.svg"]
     yield ConsoleApp(paths, authenticator, version=version)
 
 
