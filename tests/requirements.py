@@ -355,7 +355,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X16": Requirement(
         "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
         "preset; the approval shows where each value comes from",
-        gap="on AgentDojo `default` asks for 91 calls instead of 109 (goal: 36), `autonomous` for 23 % of "
+        gap="on AgentDojo `default` asks for 91 calls instead of 109 (goal: 36), `autonomous` for 25 % of "
         "the user calls (goal: 15 %): their values come from untrusted content; a call that returns mails "
         "takes 5.4 % more CPU (goal: 5 %; rows as JSON 2.6 %)",
     ),
