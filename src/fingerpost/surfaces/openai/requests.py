@@ -114,9 +114,8 @@ class ChatIndex:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: OrderedDict[str, tuple[str, str, str]] = (
-            OrderedDict()
-        )  # state, id or number, request or ids
+        # By hash: state, id or number, request or ids.
+        self._known: OrderedDict[str, tuple[str, str, str]] = OrderedDict()
 
     async def find_conversation(
         self, caller_key: str, messages: Sequence[Message]
