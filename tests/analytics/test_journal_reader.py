@@ -95,6 +95,7 @@ async def test_what_another_process_writes_is_seen(tmp_path: Path) -> None:
             assert (await lines_until(frames, "cal_1"))["cal_1"].kind == "call"
 
 
+@pytest.mark.slow
 async def test_frames_are_gathered_and_bounded(journal: OpenJournal) -> None:
     with journal.ledger.follow_lines() as frames:
         await journal.record(*request("pkt_0"))

@@ -42,6 +42,7 @@ def places_and_moves() -> ScriptedModel:
     return ScriptedModel(script)
 
 
+@pytest.mark.slow
 @proves("U15")
 async def test_directives_come_with_the_answer_in_the_order_they_were_given(tmp_path: Path):
     async with own(tmp_path, "v0.3", model=places_and_moves(), **ONLY) as router:

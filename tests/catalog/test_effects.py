@@ -280,6 +280,7 @@ def test_a_denied_danger_is_no_danger() -> None:
     assert effect_of("page", "Returns a page and never deletes or overwrites it") is Effect.READ
 
 
+@pytest.mark.slow
 @proves("H16")
 @UNHURRIED
 @given(st.text(min_size=1, max_size=60), st.text(max_size=200), st.booleans())

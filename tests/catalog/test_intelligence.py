@@ -343,6 +343,7 @@ def test_any_json_in_any_part_still_makes_a_card(schema: Json, annotations: Json
     assert card({**definition, "inputSchema": schema}).key == "shop/get_thing"
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.text(max_size=20), st.text(max_size=60))
 def test_every_known_value_says_where_it_comes_from(name: str, description: str) -> None:

@@ -86,6 +86,7 @@ def test_a_selection_names_the_same_tool() -> None:
     assert find_other_choices(answer) == []
 
 
+@pytest.mark.slow
 @proves("C2")
 def test_a_call_in_a_turn_means_the_same_tool() -> None:
     def answer(name: WrittenName) -> Meaning:
@@ -96,6 +97,7 @@ def test_a_call_in_a_turn_means_the_same_tool() -> None:
     assert find_other_choices(answer) == []
 
 
+@pytest.mark.slow
 @proves("C2", "A15")
 def test_a_call_that_the_guard_finds_means_the_same_tool() -> None:
     guards = {name: SyntaxGuard(catalog.cards) for name, catalog in CATALOGS.items()}
@@ -188,6 +190,7 @@ def fits(answer: str, meaning: Meaning, catalog: Snapshot) -> bool:
     return answer == json.dumps([tool, meaning.operation], ensure_ascii=False)
 
 
+@pytest.mark.slow
 @proves("X9")
 async def test_a_tool_outside_of_the_bounds_is_neither_found_nor_suggested(tmp_path: Path) -> None:
     scope = Scope(tools=("weather/get_forecast", "notes/search"))

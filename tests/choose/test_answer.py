@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +121,7 @@ def test_a_tool_that_failed_is_no_source() -> None:
     assert not has_source_name("time/get_current_time failed", [step(1, success=False)])
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(text=st.text(), tool=st.text(max_size=40))
 def test_any_text_and_any_name_can_be_looked_at(text: str, tool: str) -> None:

@@ -141,6 +141,7 @@ def test_an_overconfident_model_is_brought_nearer_the_truth_on_outcomes_it_was_n
     assert max(after) < at_most
 
 
+@pytest.mark.slow
 def test_a_model_that_is_right_as_often_as_it_says_is_left_about_as_it_is() -> None:
     for seed in range(4):
         fitted = Calibration.fit(outcomes(300, truth=lambda raw: raw, seed=seed))

@@ -176,6 +176,7 @@ MESSAGES = st.lists(
 ).map(tuple)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(history=MESSAGES, budget=st.integers(0, 1500), summary=st.none() | st.text(max_size=3000))
 def test_whatever_was_said_it_fits_and_no_reply_loses_its_call(

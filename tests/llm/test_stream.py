@@ -49,6 +49,7 @@ def test_events_are_the_same_however_the_bytes_are_cut(given_text: list[str], en
     assert found + reader.finish() == [f"{text}\nmore" for text in given_text]
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.binary(max_size=300), CUTS)
 def test_any_bytes_at_all_are_survived(content: bytes, cuts: list[int]):

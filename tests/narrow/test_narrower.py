@@ -402,6 +402,7 @@ class OnlyOneServerIsReady(DenseScorer):
         return np.where(self._absent, np.float32(np.nan), super().scores(request, cards)).astype(np.float32)
 
 
+@pytest.mark.slow
 @proves("N2")
 def test_tools_of_another_matter_do_not_spoil_those_that_are_not_ready_yet() -> None:
     """The vectors of a catalog come server by server; the words of the others still count in full."""

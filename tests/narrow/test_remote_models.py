@@ -307,6 +307,7 @@ def test_a_reranker_orders_close_tools_and_only_those(serve: Callable[[str], Ans
         assert host.bodies == []
 
 
+@pytest.mark.slow
 @proves("Q4")
 def test_a_reranker_that_fails_leaves_the_order(caplog: pytest.LogCaptureFixture) -> None:
     plain = Narrower(settings_of())

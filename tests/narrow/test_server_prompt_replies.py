@@ -97,6 +97,7 @@ def test_the_object_is_read_back_whatever_stands_around_it(servers: list[str], a
     assert set(servers) <= set(parse_server_choice(reply, NAMES).servers)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(st.text(max_size=500) | st.text(alphabet='relvant_s{}[]",:\\\n-* githubmail12.', max_size=300))
 def test_only_servers_there_are_come_out_of_any_text(reply: str):

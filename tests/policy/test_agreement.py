@@ -186,6 +186,7 @@ def test_a_tool_is_visible_exactly_when_some_call_of_it_would_not_be_denied(
     assert visible == passes
 
 
+@pytest.mark.slow
 @proves("N1")
 @settings(MANY, max_examples=30)  # each example is many calls
 @given(make_rules(["mode", "level"]), st.sampled_from(["shop", "mail"]), callers, profiles, scopes)

@@ -17,6 +17,7 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 
+@pytest.mark.slow
 @proves("A1")
 @given(packets)
 def test_a_packet_goes_to_json_and_back_without_loss(packet: Packet) -> None:

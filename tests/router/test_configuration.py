@@ -60,6 +60,7 @@ async def test_servers_that_are_added_changed_and_removed_apply_and_others_stay_
             assert router.servers.get_status("a").since == since
 
 
+@pytest.mark.slow
 @proves("S7")
 async def test_a_broken_file_changes_nothing_and_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture):
     events = MemorySink()
@@ -81,6 +82,7 @@ async def test_a_broken_file_changes_nothing_and_is_said(tmp_path: Path, caplog:
             assert (await _wait_for(events, 3)).problems == ()
 
 
+@pytest.mark.slow
 @proves("S7")
 async def test_rules_tools_models_and_profiles_apply_and_other_settings_wait(tmp_path: Path):
     events = MemorySink()
@@ -109,6 +111,7 @@ async def test_rules_tools_models_and_profiles_apply_and_other_settings_wait(tmp
             assert _keys(router) == set()
 
 
+@pytest.mark.slow
 @proves("S7")
 async def test_a_call_on_a_server_that_is_removed_finishes(tmp_path: Path):
     events, began, go_on = MemorySink(), anyio.Event(), anyio.Event()
@@ -176,6 +179,7 @@ async def test_a_definition_that_changes_under_an_unchanged_entry_is_hidden_with
             assert router.catalog.trusted_entries == frozenset()
 
 
+@pytest.mark.slow
 @proves("S8")
 async def test_a_new_server_can_be_reviewed_first(tmp_path: Path):
     async with serve_tools(tmp_path, "look", "find") as address:

@@ -106,6 +106,7 @@ async def list_candidates(router: Router, sink: MemorySink, request: str) -> lis
     return [candidate.tool for candidate in listed.narrowing.shortlist.candidates]
 
 
+@pytest.mark.slow
 @proves("A2")
 async def test_an_answered_greeting_is_compared_with_tools_only_if_one_of_them_has_a_word_of_it(
     tmp_path: Path,

@@ -139,6 +139,7 @@ async def test_a_bounded_key_does_not_hear_which_servers_there_are(tmp_path: Pat
         assert mine.status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [" ", "\t", "\u2003"], ids=["blank", "tab", "wide"])
 async def test_a_request_of_blanks_is_read_at_once(tmp_path: Path, gap: str) -> None:
     async with open_served_api(tmp_path, tool_server("files", TOOLS).spec()) as opened:

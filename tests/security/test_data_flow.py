@@ -205,6 +205,7 @@ async def test_what_the_person_wrote_stays_the_persons(words: str, value: str) -
         assert (await say(router, "add_entry", words, title=value, text="")).success
 
 
+@pytest.mark.slow
 @proves("X17", "X18")
 @pytest.mark.parametrize("way", ["another tool", "a second conversation", "several steps", "after a restart"])
 async def test_stored_untrusted_text_stays_untrusted_where_it_is_read(way: str, tmp_path: Path) -> None:
@@ -311,6 +312,7 @@ async def test_a_session_of_the_gateway_is_a_conversation(tmp_path: Path) -> Non
         assert not (await it.call("web__fetch_url", url, session="b")).get("isError")
 
 
+@pytest.mark.slow
 @proves("X16")
 @pytest.mark.parametrize("recipient", ["bob@corp.example", EVIL])
 async def test_a_request_knows_the_persons_words(recipient: str) -> None:
@@ -391,6 +393,7 @@ async def test_a_result_that_addresses_the_model_makes_its_conversation_untruste
         assert not (await it.call("web__add_entry", entry, session="b")).get("isError")
 
 
+@pytest.mark.slow
 @proves("X18", "X22")
 @pytest.mark.parametrize("method", ["resources/read", "prompts/get"])
 async def test_resources_and_prompts_of_servers_are_sources(method: str, tmp_path: Path) -> None:
@@ -414,6 +417,7 @@ async def test_resources_and_prompts_of_servers_are_sources(method: str, tmp_pat
             assert bool(read.signs) is (method == "prompts/get")
 
 
+@pytest.mark.slow
 @proves("X17")
 @pytest.mark.parametrize("way", ["memory", "knowledge base"])
 async def test_what_is_remembered_or_noted_from_a_page_stays_untrusted(way: str, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def clerk(**scope: Any) -> Principal:
     return Principal(name="clerk", kind="key", scope=Scope(**scope))
 
 
+@pytest.mark.slow
 @proves("G3")
 @pytest.mark.parametrize("taken", [False, True])
 async def test_a_handle_opens_a_result_for_its_own_caller_alone(tmp_path: Path, taken: bool) -> None:

@@ -31,6 +31,7 @@ def notes() -> ToolServer:
     return tool_server("notes", [WRITE, DELETE, RUN, POST, SAY])
 
 
+@pytest.mark.slow
 @proves("X4")
 async def test_without_a_session_a_decision_covers_one_call_whichever_caller_is_next(tmp_path: Path) -> None:
     server = notes()
@@ -57,6 +58,7 @@ async def test_without_a_session_a_decision_covers_one_call_whichever_caller_is_
                 await it.router.calls.decide(waiting.pending_id, Decision.REJECTED, by="kim")
 
 
+@pytest.mark.slow
 @proves("X4")
 async def test_asked_for_without_a_conversation_the_wider_word_is_one_for_this_call(tmp_path: Path) -> None:
     server = notes()

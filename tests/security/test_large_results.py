@@ -224,6 +224,7 @@ def test_other_threads_run_while_unseen_characters_are_looked_for() -> None:
     assert taken >= 5
 
 
+@pytest.mark.slow
 @table(
     "text",
     [

@@ -67,6 +67,7 @@ def _find_leaked(answer: str, *text: str) -> list[str]:
 BOUND = [{"scope": Scope(servers=("files",))}, {"profiles": ("desk",)}, {}]
 
 
+@pytest.mark.slow
 @proves("X9")
 @pytest.mark.parametrize("bound", BOUND, ids=["scope", "profile", "rule alone"])
 async def test_a_caller_hears_of_no_tool_outside(tmp_path: Path, bound: dict[str, Any]) -> None:

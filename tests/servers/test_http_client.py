@@ -70,6 +70,7 @@ SHAPES: dict[str, Callable[[bytes], list[bytes]]] = {
 }
 
 
+@pytest.mark.slow
 @table("shape", SHAPES)
 async def test_a_reply_is_read_in_every_shape_http_knows(shape: str) -> None:
     async with open_raw_pool(SHAPES[shape]) as (server, servers):
@@ -172,6 +173,7 @@ REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], 
 }
 
 
+@pytest.mark.slow
 @table("case", REFUSED)
 async def test_what_cannot_be_read_is_an_error_and_the_next_call_works(case: str) -> None:
     answer, kind, words = REFUSED[case]

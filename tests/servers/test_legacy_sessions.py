@@ -82,6 +82,7 @@ async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int
         assert SESSION in record.of("tools/call")[-1][0]
 
 
+@pytest.mark.slow
 async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
     one, two = RecordingCaller(key="one"), RecordingCaller(key="two")
     async with (
@@ -119,6 +120,7 @@ class Interrupting(FullServer):
         return types.CallToolResult(content=[types.TextContent(type="text", text=answer.action)])
 
 
+@pytest.mark.slow
 @proves("G8")
 async def test_that_a_server_can_ask_outweighs_what_it_lacks_for_those_who_call_often() -> None:
     talkative, caller = Interrupting(), RecordingCaller()
@@ -159,6 +161,7 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
     assert levels == ["debug", "error"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("caller", "more"),
     [
@@ -177,6 +180,7 @@ async def test_others_share_the_connection(caller: RecordingCaller, more: dict[s
         assert not record.of("initialize")
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None:
     talkative = FullServer()
     inner: Any = talkative.server.streamable_http_app()

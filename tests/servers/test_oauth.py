@@ -189,6 +189,7 @@ class ReuseDetectingAuthority(OAuthAuthority):
         return granted
 
 
+@pytest.mark.slow
 @proves("M40", "M5")
 @pytest.mark.parametrize("way", ["per_user, expired", "shared, expired", "shared, refused"])
 async def test_instances_renew_a_token_once_also_at_the_same_moment(way: str, tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ async def test_a_server_that_is_to_get_the_callers_token_gets_it_with_that_one_r
     assert not any("authorization" in headers for headers in others)
 
 
+@pytest.mark.slow
 @proves("G8")
 @table("era", [OLD, NEW])
 @table("way", ["memory", "http", "signed in"])
@@ -280,6 +281,7 @@ async def test_anything_can_be_asked_and_errors_keep_code_and_data(way: str, era
     assert (failed.value.code, failed.value.data) == (-32050, {"why": ["rain"]})
 
 
+@pytest.mark.slow
 @table("era", [OLD, NEW])
 @table("way", ["http", "signed in"])
 async def test_a_caller_who_leaves_cancels_upstream_and_leaves_nothing_behind(way: str, era: Any):

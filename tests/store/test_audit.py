@@ -201,6 +201,7 @@ async def test_a_lost_anchor_file_shows_in_the_report(open_store: OpenStore, anc
     assert (report.intact, report.anchors) == (True, 0)
 
 
+@pytest.mark.slow
 @proves("H6", "H27")
 async def test_each_writer_has_a_chain_and_a_later_one_continues_a_free_chain(open_store: OpenStore) -> None:
     async with open_store() as one, open_store() as two, open_store() as three:

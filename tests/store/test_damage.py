@@ -190,6 +190,7 @@ def url(file: Path) -> str:
     return f"sqlite:///{file}"
 
 
+@pytest.mark.slow
 @proves("X12", "F38")
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_damaged_database_takes_no_write(file: Path, url: str, way: str):

@@ -94,6 +94,7 @@ async def test_accepting_another_definition_than_ours_holds_ours_back(url: str) 
             assert [fact.tool for fact in facts.events if isinstance(fact, ToolQuarantined)] == [KEY]
 
 
+@pytest.mark.slow
 @proves("H4", "F24")
 @pytest.mark.parametrize("changed", [True, False])
 async def test_a_forgotten_pin_makes_way_for_what_is_seen_now(

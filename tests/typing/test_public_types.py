@@ -247,6 +247,7 @@ def a_rule(rule: Quiet) -> PolicyRule:
     return rule
 
 
+@pytest.mark.slow
 async def test_own_parts_need_no_base_class_and_every_value_has_its_type(tmp_path: Path) -> None:
     echo, kinds = Echo(), Kinds()
     async with (

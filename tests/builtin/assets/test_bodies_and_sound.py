@@ -87,6 +87,7 @@ class Glb:
         return [round(high - low, 4) for low, high in spans]
 
 
+@pytest.mark.slow
 @proves("B3", "U13")
 async def test_3d_models_are_valid_gltf(settings: Settings):
     parts = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
@@ -93,6 +94,7 @@ odd_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(broken=odd_values)
 def test_no_schema_is_too_odd(broken: Any) -> None:

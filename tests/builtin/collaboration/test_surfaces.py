@@ -81,6 +81,7 @@ async def test_an_mcp_client_that_can_be_asked_is_asked(tmp_path: Path, mode: An
             assert not result.is_error
 
 
+@pytest.mark.slow
 @proves("U10")
 async def test_over_v1_the_question_is_the_reply_and_the_next_message_the_answer(tmp_path: Path) -> None:
     async with (

@@ -64,6 +64,7 @@ def id_in(outcome: Outcome) -> str:
     return found[0]
 
 
+@pytest.mark.slow
 @proves("U9", "C5", "C6")
 async def test_what_is_stored_is_found_again_by_its_own_person_alone(settings: Settings) -> None:
     async with open_memory_router(settings) as router:

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fingerpost import Router
 from fingerpost.builtin import open_router
 from fingerpost.llm import ModelRequest
@@ -128,6 +130,7 @@ ORDINARY = (
 )
 
 
+@pytest.mark.slow
 @proves("B3")
 async def test_explicit_requests_get_the_specialist_and_ordinary_ones_do_not(
     settings: Settings, tmp_path: Path

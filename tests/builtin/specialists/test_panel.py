@@ -103,6 +103,7 @@ def data_of(outcome: Outcome) -> dict[str, Any]:
     return json.loads(outcome.content.rpartition("\n")[2])
 
 
+@pytest.mark.slow
 @proves("B3", "U12")
 async def test_views_become_one_answer_with_disagreements_named(settings: Settings, tmp_path: Path):
     model = script(lambda name, _: f"I am the {name}")
@@ -143,6 +144,7 @@ async def test_experts_are_chosen_for_the_question_where_none_is_named(settings:
         assert "Heard: A, B, C." in outcome.content and "2 more were not asked" in outcome.content
 
 
+@pytest.mark.slow
 @proves("U12")
 async def test_one_that_fails_is_named_and_the_others_go_on(settings: Settings, tmp_path: Path):
     def expert(name: str, request: ModelRequest) -> ScriptLine:

@@ -236,6 +236,7 @@ async def test_one_that_begins_itself_ends_at_the_depth_that_is_allowed(tmp_path
         assert "2 deep" in failed[0].detail
 
 
+@pytest.mark.slow
 @proves("U11")
 async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> None:
     files = tool_server("files", FILES)

@@ -269,6 +269,7 @@ def test_a_folder_that_another_program_swaps_all_the_time_leads_nowhere() -> Non
         assert outside_of(ground) == before
 
 
+@pytest.mark.slow
 @proves("U3", "A8")
 async def test_every_tool_keeps_to_the_folder(open_workspace: OpenWorkspace, folder: Path):
     outside = folder.parent / "outside"

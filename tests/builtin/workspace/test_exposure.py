@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from mcp.client import Client
 
 from fingerpost.builtin import BuiltinHost, make_server, open_router
@@ -69,6 +70,7 @@ BEST = {
 }
 
 
+@pytest.mark.slow
 @proves("A8")
 async def test_requests_about_files_and_commands_find_these_tools(settings: Settings, folder: Path):
     enabled = settings.model_copy(
@@ -82,6 +84,7 @@ async def test_requests_about_files_and_commands_find_these_tools(settings: Sett
         assert not (await router.narrow("what is the capital of France")).shortlist.offered
 
 
+@pytest.mark.slow
 @proves("A9", "U5")
 async def test_without_a_model_files_are_read_searched_and_a_write_is_shown(settings: Settings, folder: Path):
     (folder / "notes.md").write_text("We retry failed calls.\n")

@@ -103,6 +103,7 @@ async def test_every_failure_of_a_file_or_command_names_its_type(
             assert not outcome.success and has(outcome.metadata, wanted), (arguments, outcome)
 
 
+@pytest.mark.slow
 @proves("C11", "C6")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_waiting_call_is_approved_through_user_collaboration_by_the_person_alone(

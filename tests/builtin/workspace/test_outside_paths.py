@@ -115,6 +115,7 @@ async def test_a_grant_reaches_one_exact_call_and_cannot_be_widened(
         assert dry.metadata["verdict"] == "ask"
 
 
+@pytest.mark.slow
 @proves("C12", "U3")
 async def test_keys_links_and_whole_folders_outside_stay_out_of_reach(
     open_workspace: OpenWorkspace, folder: Path, beyond: Path

@@ -116,6 +116,7 @@ def test_whatever_is_accepted_fits_the_schema_and_nothing_is_raised(
     assert prepared.ok or all(error.message for error in prepared.errors)
 
 
+@pytest.mark.slow
 @proves("D7")
 @PATIENT
 @given(schema=schemas, written=arguments)
@@ -131,6 +132,7 @@ def test_what_was_repaired_once_needs_no_repair_again(
         assert not again.repairs
 
 
+@pytest.mark.slow
 @proves("D7")
 @PATIENT
 @given(schema=schemas, data=st.data())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from benchmarks.arguments import gold_of_ours, verdicts
 
 from fingerpost.call.arguments import prepare_arguments
@@ -225,6 +226,7 @@ def test_the_arguments_given_are_never_changed_themselves() -> None:
     assert given == {"edits": [{"line": "3"}]}
 
 
+@pytest.mark.slow
 @proves("C4", "D7")
 def test_of_our_own_calls_broken_in_every_way_none_is_accepted_with_other_arguments() -> None:
     outcomes = [(verdict.outcome, verdict.way, verdict.broken) for verdict in verdicts(gold_of_ours())]

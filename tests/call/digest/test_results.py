@@ -107,6 +107,7 @@ def test_the_same_call_has_the_same_handle_and_another_another() -> None:
 DEAR = "\u115f\U000e0041\u3164\u200b\x00\n"  # characters that cost most, and where pages may end early
 
 
+@pytest.mark.slow
 @given(
     st.text(max_size=400) | st.text(alphabet="ab \n", max_size=400) | st.text(alphabet=DEAR, max_size=400),
     st.integers(50, 90),

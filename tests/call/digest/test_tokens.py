@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ def test_the_estimate_is_near_the_thirstiest_real_vocabulary(sample: str, real: 
     assert 0.85 * real <= count_tokens(sample) <= 1.5 * real
 
 
+@pytest.mark.slow
 @given(text, text)
 @settings(deadline=None, max_examples=60)
 def test_a_whole_costs_no_more_than_its_parts_together(one: str, other: str) -> None:

@@ -249,6 +249,7 @@ def test_a_web_page_becomes_its_text() -> None:
     assert "the markup of the page" in made.dropped
 
 
+@pytest.mark.slow
 @table("page", ["<", "<script>", "<!--", "<p", "<a href='", "</"])
 def test_a_page_of_unclosed_tags_takes_no_longer_than_its_length(page: str) -> None:
     # Quadratic behaviour would run into the test's time-out.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ any_text = st.text(max_size=200) | st.text(
 )
 
 
+@pytest.mark.slow
 @given(any_text, st.text(max_size=150))
 @settings(deadline=None, max_examples=60)
 def test_the_fence_cannot_be_closed_from_inside(inside: str, tool: str) -> None:

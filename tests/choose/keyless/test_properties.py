@@ -51,6 +51,7 @@ def accepts(schema: Any, argument: Json) -> bool:
     return bool(validator.is_valid(argument))
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(request=requests, card=st.sampled_from(CARDS))
 def test_no_argument_fails_its_own_schema(request: str, card: ToolCard):
@@ -60,6 +61,7 @@ def test_no_argument_fails_its_own_schema(request: str, card: ToolCard):
     json.dumps(got.arguments)
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(request=requests, card=st.sampled_from(CARDS))
 def test_every_value_stems_from_the_request_or_from_what_is_written_down(request: str, card: ToolCard):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,6 +145,7 @@ sums = st.recursive(
 )
 
 
+@pytest.mark.slow
 @UNHURRIED
 @given(one=sums, other=sums)
 def test_a_sum_comes_out_as_it_should(one: tuple[str, Fraction], other: tuple[str, Fraction]):

@@ -93,6 +93,7 @@ def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str],
     assert clean_stream(GUARD, list(text), request=asked) == whole
 
 
+@pytest.mark.slow
 @proves("A15")
 # The same examples every time: of 130,000 drawn at random, 50 leaked (a text that holds the very call, or
 # JSON that never ends before it).
@@ -130,6 +131,7 @@ def test_only_the_beginning_of_a_marker_is_held_back() -> None:
     assert stream.feed("b>bold</b>.") == " <b>bold</b>."
 
 
+@pytest.mark.slow
 def test_what_is_held_is_bounded_however_long_a_block_is() -> None:
     stream = GUARD.stream()
     shown = [stream.feed('{"name": "get_weather", "arguments": {"city": "')]

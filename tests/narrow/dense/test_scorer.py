@@ -120,6 +120,7 @@ def test_tools_that_go_and_the_same_tools_in_another_order_encode_nothing() -> N
         assert encoder.encoded == []
 
 
+@pytest.mark.slow
 def test_ten_thousand_identical_tools_are_encoded_once() -> None:
     encoder = WordEncoder()
     with prepare_scorer(encoder, EVERYDAY[:1] * 10_000) as scorer:

@@ -84,6 +84,7 @@ def test_a_file_that_is_not_a_cache_is_written_anew(tmp_path: Path, content: byt
     assert list_stored(tmp_path, 1, 2) == [2]
 
 
+@pytest.mark.slow
 def test_it_does_not_grow_beyond_its_bound_and_the_newest_stay(tmp_path: Path) -> None:
     bound = 2**17
     cache = VectorCache(tmp_path, "one", max_bytes=bound)

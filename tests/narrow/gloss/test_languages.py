@@ -27,6 +27,7 @@ OFFICE = {
 }
 
 
+@pytest.mark.slow
 @proves("Q7")
 @table(
     ("language", "request_", "first"),
@@ -145,6 +146,7 @@ def test_a_text_whose_words_are_unknown_is_not_translated() -> None:
     assert translate_request("Der Zwölfboxkämpfer jagt Viktor quer übers Sylter Watt", "de") == ""
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=200), language=st.sampled_from(sorted(TABLE_LANGUAGES)))
 def test_any_text_can_be_translated(text: str, language: str) -> None:

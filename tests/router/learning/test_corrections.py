@@ -57,6 +57,7 @@ async def test_a_mistake_corrected_three_times_stays_corrected(tmp_path: Path, v
     assert after == before
 
 
+@pytest.mark.slow
 @proves("L2", "L7")
 async def test_an_explanation_names_what_was_learned(tmp_path: Path) -> None:
     async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):

@@ -47,6 +47,7 @@ async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: 
         assert await router.learning.list_feedback(route.packet_id) == []
 
 
+@pytest.mark.slow
 @proves("L1")
 async def test_secrets_are_masked_and_texts_bounded(tmp_path: Path) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
@@ -118,6 +119,7 @@ async def test_what_cannot_be_said_is_refused_with_what_to_do(tmp_path: Path) ->
         assert await router.store.feedback.list_recent() == []
 
 
+@pytest.mark.slow
 @proves("L1")
 async def test_over_http_a_caller_gives_feedback_on_its_own_requests_only(tmp_path: Path) -> None:
     specs = (tool_server("mail", MAIL).spec(), tool_server("calendar", CALENDAR).spec())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ async def test_each_person_gets_the_one_they_are_used_to(tmp_path: Path) -> None
     assert all("preference" not in why(found, plain) for found in (kim, anonymous))
 
 
+@pytest.mark.slow
 @proves("L5")
 async def test_off_it_changes_nothing_and_it_can_be_forgotten_for_one(tmp_path: Path) -> None:
     async with create_router(tmp_path, on=False) as router:

@@ -74,6 +74,7 @@ async def record_samples(router: Router) -> None:
 FLAGS = {"adaptive_thresholds": True, "calibration": False, "widen": False}
 
 
+@pytest.mark.slow
 @proves("L6", "E11")
 @pytest.mark.parametrize("on", [True, False])
 async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_path: Path, on: bool) -> None:

@@ -280,6 +280,7 @@ async def test_a_failing_listener_does_not_cost_the_answer(
     assert "the on_text callback failed" in caplog.text
 
 
+@pytest.mark.slow
 @proves("W1")
 async def test_a_mistake_of_our_own_is_raised_where_it_was_asked_and_nowhere_else(tmp_path: Path) -> None:
     base = reader()

@@ -190,6 +190,7 @@ def subjects() -> list[ToolServer]:
     ]
 
 
+@pytest.mark.slow
 @proves("E5")
 @pytest.mark.parametrize("by", ["scores", "model"])
 async def test_a_conversation_that_changes_its_subject_finds_the_right_server_each_time(
@@ -228,6 +229,7 @@ async def _journal(router: Router, kind: str) -> list[JournalEntry]:
     return await router.store.journal.list_events(kinds=(kind,))
 
 
+@pytest.mark.slow
 @proves("E5")
 async def test_a_model_that_takes_none_of_the_offered_tools_is_shown_those_of_other_servers(
     tmp_path: Path,
@@ -362,6 +364,7 @@ async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(
             assert min(beginnings_known(prompts)) >= 0.9, (purpose, beginnings_known(prompts))
 
 
+@pytest.mark.slow
 @proves("C9", "D4")
 async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_used(tmp_path: Path) -> None:
     asked: list[ModelRequest] = []

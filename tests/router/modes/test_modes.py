@@ -127,6 +127,7 @@ def researcher(*summaries: str) -> ScriptedModel:
     return ScriptedModel(play)
 
 
+@pytest.mark.slow
 @proves("D1", "D6")
 async def test_the_result_of_a_tool_that_needs_a_summary_is_summarised_by_a_model(tmp_path: Path) -> None:
     model = researcher("150 owls were seen near the lake.")
@@ -384,6 +385,7 @@ def offers_read_result(request: ModelRequest) -> bool:
     return "read_result" in str(definitions)
 
 
+@pytest.mark.slow
 @proves("D6")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_model_can_read_on_in_a_result_that_was_cut_and_it_costs_no_round(
@@ -507,6 +509,7 @@ async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_h
     assert not offers_read_result(model.asked[-1])
 
 
+@pytest.mark.slow
 @proves("D6")
 async def test_reading_on_is_not_the_one_decision_of_a_single_decision(tmp_path: Path) -> None:
     logs = tool_server("logs", [LOG], call=tell_log)

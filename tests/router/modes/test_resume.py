@@ -75,6 +75,7 @@ async def test_what_was_approved_runs_once_however_often_it_is_resumed(tmp_path:
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
+@pytest.mark.slow
 @proves("W2")
 async def test_what_was_broken_off_while_it_ran_is_not_asked_about_as_if_it_never_had(tmp_path: Path) -> None:
     begun = anyio.Event()
@@ -217,6 +218,7 @@ async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tm
     assert server.calls == []
 
 
+@pytest.mark.slow
 @proves("F24", "W2")
 async def test_a_yes_to_the_old_definition_is_no_yes_to_the_accepted_new_one(tmp_path: Path) -> None:
     server = files()
@@ -247,6 +249,7 @@ async def test_when_the_server_is_gone_the_person_is_told_what_to_do(tmp_path: P
         assert await matches_journal(router, done)
 
 
+@pytest.mark.slow
 @proves("W2", "W4")
 async def test_another_process_without_any_model_goes_on_and_says_so(tmp_path: Path, url: str) -> None:
     server = files()
@@ -422,6 +425,7 @@ async def test_an_unknown_packet_is_a_clear_error(
             await router.resume(greeting)
 
 
+@pytest.mark.slow
 @proves("W2", "F33")
 async def test_two_processes_that_resume_at_once_give_one_answer_and_leave_no_question(
     tmp_path: Path,
@@ -448,6 +452,7 @@ async def test_two_processes_that_resume_at_once_give_one_answer_and_leave_no_qu
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
+@pytest.mark.slow
 @proves("W2", "C6")
 async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs_once(
     tmp_path: Path, url: str

@@ -163,6 +163,7 @@ def agent(tool: str, arguments: dict[str, Any]) -> ScriptedModel:
     return ScriptedModel(play)
 
 
+@pytest.mark.slow
 @proves("B3", "B7")
 @pytest.mark.parametrize("profile", ["v1", "v0.3"])
 async def test_the_agent_of_a_ready_profile_reaches_what_the_profile_does_not_offer(

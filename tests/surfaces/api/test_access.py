@@ -61,6 +61,7 @@ async def _create_waiting_call(keyed: ServedApi, who: dict[str, str], **more: An
     return answer.json()["pending_id"]
 
 
+@pytest.mark.slow
 @proves("I3")
 async def test_without_the_right_to_watch_a_caller_sees_its_own_requests_only(api: ServedApi) -> None:
     agent, other = await api.key("agent"), await api.key("other")
@@ -131,6 +132,7 @@ async def _keys_of(opened: ServedApi, path: str, who: dict[str, str]) -> list[st
     return sorted(one.get("key") or one.get("pending_id") or one["name"] for one in items)
 
 
+@pytest.mark.slow
 @proves("I3")
 async def test_a_key_for_a_profile_decides_and_sees_what_lies_within_it(tmp_path: Path) -> None:
     async with _two_servers(tmp_path, **BOUND) as opened:

@@ -71,6 +71,7 @@ async def admin_api(tmp_path: Path) -> AsyncGenerator[ServedApi]:
         yield api
 
 
+@pytest.mark.slow
 @proves("M32")
 async def test_keys_are_made_changed_and_revoked(admin_api: ServedApi) -> None:
     api = admin_api
@@ -127,6 +128,7 @@ async def test_a_disabled_user_is_refused_with_all_keys(admin_api: ServedApi) ->
     assert (await api.client.delete("/api/users/dana/sign-ins/nothing")).status_code == 404
 
 
+@pytest.mark.slow
 @proves("M30", "M32")
 async def test_quotas_are_added_shown_changed_and_removed(admin_api: ServedApi) -> None:
     api = admin_api

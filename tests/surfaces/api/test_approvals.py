@@ -85,6 +85,7 @@ async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) 
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
+@pytest.mark.slow
 @proves("I4", "C6", "C8")
 async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
     server = _files()
@@ -265,6 +266,7 @@ async def test_a_definition_that_changed_is_shown_beside_the_call(tmp_path: Path
         assert any(line.startswith("+") and "everything" in line for line in change["diff"])
 
 
+@pytest.mark.slow
 @proves("I3")
 async def test_a_resumed_request_stays_within_its_callers_bounds(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, _files().spec(), model=_chooser(), gateway=KEYED) as opened:
@@ -281,6 +283,7 @@ async def test_a_resumed_request_stays_within_its_callers_bounds(tmp_path: Path)
         assert (decided["stood"], decided["resumed"], "key" in decided["note"]) == (True, False, True)
 
 
+@pytest.mark.slow
 async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
     """A program that holds the request goes on by itself while the console does, too."""
     server = _files()

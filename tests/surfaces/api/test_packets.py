@@ -36,6 +36,7 @@ async def _call(opened: ServedApi, path: str) -> str:
     return answer.json()["call_id"]
 
 
+@pytest.mark.slow
 @proves("I2")
 async def test_requests_are_listed_filtered_and_read(api: ServedApi) -> None:
     calls = [await _call(api, f"{number}.txt") for number in range(3)]
@@ -74,6 +75,7 @@ async def test_hostile_text_is_text(api: ServedApi) -> None:
     assert HOSTILE[:8] in routed["cards"]["files/read_file"]["description"]
 
 
+@pytest.mark.slow
 @proves("I2")
 async def test_events_go_on_after_a_break_without_loss_or_doubles(api: ServedApi) -> None:
     first = await _call(api, "a.txt")
@@ -98,6 +100,7 @@ async def test_events_go_on_after_a_break_without_loss_or_doubles(api: ServedApi
     assert refused.status_code == 400
 
 
+@pytest.mark.slow
 @proves("I2")
 async def test_the_live_stream_tells_of_lines_and_of_what_waits(tmp_path: Path) -> None:
     server = tool_server("files", (tool("delete_file", "Delete a file.", "path"),))

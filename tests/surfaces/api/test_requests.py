@@ -60,6 +60,7 @@ async def test_a_route_explains_and_calls_nothing(tmp_path: Path) -> None:
     assert server.calls == []
 
 
+@pytest.mark.slow
 async def test_a_request_is_answered(api: ServedApi) -> None:
     answer = (await api.post("/api/ask", {"request": WISH, "conversation": "c1"})).json()
     assert (answer["outcome"], answer["answer"]) == ("answered", "It says forty-two, says files/read_file.")
@@ -117,6 +118,7 @@ async def test_a_local_caller_continues_a_conversation_of_the_command_line(tmp_p
     ]
 
 
+@pytest.mark.slow
 async def test_a_request_is_answered_as_a_stream(api: ServedApi) -> None:
     async with open_stream(api, "/api/ask", body={"request": WISH}) as stream:
         kinds: list[str] = []

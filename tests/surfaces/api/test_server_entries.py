@@ -78,6 +78,7 @@ async def test_a_server_is_tried_added_changed_and_removed(tmp_path: Path):
         assert SECRET not in json.dumps(await api.ok("/api/audit"))
 
 
+@pytest.mark.slow
 @proves("S6")
 async def test_an_entry_that_does_not_work_is_saved_only_on_request(tmp_path: Path):
     dead = {"name": "dead", "entry": {"url": "http://127.0.0.1:9/mcp"}}
@@ -97,6 +98,7 @@ async def test_an_entry_that_does_not_work_is_saved_only_on_request(tmp_path: Pa
         assert "X-Token is masked" in problem["detail"]
 
 
+@pytest.mark.slow
 @proves("S6")
 async def test_only_a_person_who_manages_everything_adds_servers(tmp_path: Path):
     body = {"name": "x", "entry": {"url": "http://127.0.0.1:9/mcp"}, "check": False}

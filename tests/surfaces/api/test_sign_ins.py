@@ -72,6 +72,7 @@ async def test_each_user_acts_with_the_own_account(calls: int, lifetime: int, tm
         assert listed == {"items": [{"server": "accounts", "signed_in": False}]}
 
 
+@pytest.mark.slow
 @proves("M5")
 async def test_a_sign_in_is_finished_by_the_user_who_began_it_and_once(tmp_path: Path) -> None:
     accounts = OAuthAuthority()
@@ -85,6 +86,7 @@ async def test_a_sign_in_is_finished_by_the_user_who_began_it_and_once(tmp_path:
         assert not (await ask_who(api, anna))["success"]
 
 
+@pytest.mark.slow
 @proves("M5", "M32")
 async def test_all_keys_of_a_user_use_one_sign_in_which_an_administrator_ends(tmp_path: Path) -> None:
     accounts = OAuthAuthority()
@@ -144,6 +146,7 @@ async def test_who_has_not_signed_in_is_asked_at_every_instance_and_after_a_rest
             assert (await restarted.call("accounts/get_account", {}, caller="anna")).success
 
 
+@pytest.mark.slow
 @proves("M5")
 async def test_people_whose_names_are_addresses_are_told_apart(tmp_path: Path) -> None:
     async with (
@@ -188,6 +191,7 @@ async def test_one_user_cannot_keep_others_from_signing_in(tmp_path: Path) -> No
         assert (await api.post("/api/sign-in-answers", last, headers=eve)).status_code == 200
 
 
+@pytest.mark.slow
 @proves("M5")
 async def test_tokens_of_a_user_are_renewed_and_end_with_signing_out(tmp_path: Path) -> None:
     accounts = OAuthAuthority()

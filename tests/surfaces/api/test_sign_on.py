@@ -152,6 +152,7 @@ async def test_sessions_end_when_another_provider_is_set(provider: str, tmp_path
         assert (await api.post("/api/sign-on")).status_code == 404
 
 
+@pytest.mark.slow
 @proves("M23")
 async def test_wrong_id_tokens_sign_no_one_on() -> None:
     """What a real provider does not do: each token but the last differs from a good one in one point."""

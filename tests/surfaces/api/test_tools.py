@@ -203,6 +203,7 @@ async def test_what_one_process_switches_holds_in_another_on_the_same_store(tmp_
         assert first_router.tools.get("files/read_file") is not None
 
 
+@pytest.mark.slow
 @proves("I3")
 async def test_a_bounded_key_sees_and_manages_what_lies_within_its_bounds(tmp_path: Path):
     async with open_api_and_router(tmp_path, files().spec(), weather().spec()) as api:

@@ -125,6 +125,7 @@ async def test_making_and_revoking_a_key_is_in_the_audit_trail(person: KeysComma
     assert KeyChanged.audited
 
 
+@pytest.mark.slow
 @proves("M30", "M32")
 def test_quotas_are_set_listed_replaced_and_removed(person: KeysCommand) -> None:
     def runs(*arguments: str) -> Result:
@@ -143,6 +144,7 @@ def test_quotas_are_set_listed_replaced_and_removed(person: KeysCommand) -> None
     assert runs("remove", quota["quota_id"]).return_value == 1
 
 
+@pytest.mark.slow
 @proves("M32")
 async def test_users_are_listed_disabled_and_enabled(person: KeysCommand) -> None:
     def runs(*arguments: str) -> Result:

@@ -29,6 +29,7 @@ async def wait_for_approval_message(discord: FakeDiscord, number: int = 1) -> Di
     return await discord.wait_for_message(await discord.thread(number), "needs approval")
 
 
+@pytest.mark.slow
 @proves("A18", "T2")
 async def test_the_wrong_person_is_refused_and_the_right_one_lets_it_run(bots: BotFactory) -> None:
     discord = bots.discord
@@ -52,6 +53,7 @@ async def test_the_wrong_person_is_refused_and_the_right_one_lets_it_run(bots: B
         assert "**Approved** by <@2>" in late.words
 
 
+@pytest.mark.slow
 @proves("T2")
 async def test_what_destroys_is_confirmed_once_more(bots: BotFactory) -> None:
     discord = bots.discord
@@ -89,6 +91,7 @@ async def test_a_rejected_call_does_not_run_and_the_asker_may_take_it_back(bots:
         assert bot.notes.calls == []
 
 
+@pytest.mark.slow
 @proves("T2")
 async def test_a_form_opened_before_a_restart_still_counts_and_needs_no_reason(bots: BotFactory) -> None:
     discord = bots.discord
@@ -271,6 +274,7 @@ async def test_the_exact_call_is_shown_and_nothing_in_it_does_anything(bots: Bot
         assert set(asked.buttons["Approve"]["custom_id"].split(":")[:2]) == {"fingerpost", "approve"}
 
 
+@pytest.mark.slow
 @proves("X3")
 @pytest.mark.parametrize("long", [False, True], ids=["message", "file"])
 async def test_who_approves_reads_exactly_what_runs_and_the_channel_does_not(

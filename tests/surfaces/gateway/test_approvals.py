@@ -41,6 +41,7 @@ async def test_the_same_call_from_another_session_finds_what_waits_and_hears_a_n
         assert notes.calls == []
 
 
+@pytest.mark.slow
 @proves("G6", "F33")
 async def test_two_gateways_run_what_was_approved_once_whatever_the_session(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])

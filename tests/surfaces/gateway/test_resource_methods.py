@@ -47,6 +47,7 @@ def libraries(era: Era = "2025-11-25") -> tuple[LibraryServer, LibraryServer]:
     return one, two
 
 
+@pytest.mark.slow
 @proves("G8")
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("modern", [False, True])

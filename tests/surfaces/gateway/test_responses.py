@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from tests.requirements import proves
 STEPS = st.lists(st.sampled_from(["ping", "notify", "turn"]), max_size=6)
 
 
+@pytest.mark.slow
 @proves("G1")
 @given(before=STEPS, beside=STEPS, behind=STEPS)
 @settings(deadline=None, max_examples=60)

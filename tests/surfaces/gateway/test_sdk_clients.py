@@ -26,6 +26,7 @@ def mode_of(era: Era) -> Any:
     return "legacy" if era == "2025-11-25" else "auto"  # asks for a description first
 
 
+@pytest.mark.slow
 @proves("G1", "G3", "G4", "G5", "G8")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_lists_finds_calls_and_reads(tmp_path: Path, era: Era) -> None:

@@ -129,6 +129,7 @@ async def test_a_client_with_a_session_gets_the_link_and_hears_when_it_is_done(t
             assert not (await client.call_tool("accounts__get_account", {})).is_error
 
 
+@pytest.mark.slow
 @proves("M21")
 async def test_a_client_of_2026_is_asked_for_input_and_its_call_goes_on_after_the_sign_in(
     tmp_path: Path,
@@ -161,6 +162,7 @@ async def test_a_client_of_2026_is_asked_for_input_and_its_call_goes_on_after_th
             assert f"open {desk.address}/#/sign-ins" in read_text(declined)
 
 
+@pytest.mark.slow
 @proves("M21")
 async def test_other_clients_get_the_error_with_the_link(tmp_path: Path) -> None:
     async with open_desk(tmp_path) as desk:

@@ -132,6 +132,7 @@ async def test_mcp_clients_of_both_revisions_bring_their_token(mode: Any, tmp_pa
         assert result.content[0].text == "anna read"
 
 
+@pytest.mark.slow
 @proves("M20")
 async def test_tokens_are_exchanged_again_before_they_expire_and_when_the_server_refuses_them(
     tmp_path: Path,
@@ -151,6 +152,7 @@ async def test_tokens_are_exchanged_again_before_they_expire_and_when_the_server
         assert (await call(address, anna))["content"] == "anna read"
 
 
+@pytest.mark.slow
 @proves("M20")
 @pytest.mark.parametrize(
     ("answer", "detail", "advice"),

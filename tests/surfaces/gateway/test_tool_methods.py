@@ -110,6 +110,7 @@ async def test_a_null_is_structured_content_only_where_it_was_promised(
         assert {key: value for key, value in result.items() if key == "structuredContent"} == given
 
 
+@pytest.mark.slow
 @proves("G14")
 async def test_a_long_result_is_cut_and_keeps_its_pictures(tmp_path: Path) -> None:
     rows = [{"number": number, "name": f"thing {number}"} for number in range(3000)]
@@ -149,6 +150,7 @@ async def test_fifty_megabytes_arrive_cut_and_can_be_read_on(tmp_path: Path) -> 
         assert text_of(await it.call("read_result", {"handle": handle})).startswith("row 0\nrow 1\n")
 
 
+@pytest.mark.slow
 @proves("G14")
 async def test_data_too_large_to_be_sent_whole_are_an_error_with_a_handle(tmp_path: Path) -> None:
     large: dict[str, Any] = {"content": [], "structuredContent": {"text": "word " * 300_000}}

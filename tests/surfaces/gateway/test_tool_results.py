@@ -172,6 +172,7 @@ async def test_what_is_too_much_beside_the_text_is_left_out_with_a_word(
     assert named in text_of(got)
 
 
+@pytest.mark.slow
 @proves("G14")
 @table(
     "block",

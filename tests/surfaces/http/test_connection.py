@@ -143,6 +143,7 @@ UPGRADE = b"\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings"
 _ASKED_AND_PLAIN = st.sampled_from([PLAIN, TOKEN, HEADS[-1]])
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(_ASKED_AND_PLAIN, _BODIES, st.booleans()), min_size=1, max_size=5), _CUTS)
 def test_an_unsupported_upgrade_changes_nothing(

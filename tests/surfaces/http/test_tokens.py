@@ -74,6 +74,7 @@ async def check(issuer: TokenIssuer, token: str, **settings: Any) -> CredentialV
     return await TokenCheck(issuer.settings(**settings)).check_credential(token)
 
 
+@pytest.mark.slow
 @proves("G10")
 async def test_a_token_of_the_issuer_lets_its_holder_in(issuer: TokenIssuer) -> None:
     gate = gate_of(issuer.settings())

@@ -100,6 +100,7 @@ async def test_an_answer_longer_than_is_kept_says_that_it_was_cut(tmp_path: Path
     assert (len(choice["message"]["content"]), choice["finish_reason"]) == (MAX_ANSWER_LENGTH, "length")
 
 
+@pytest.mark.slow
 async def test_a_long_answer_in_a_shape_of_ours_is_whole(tmp_path: Path):
     text = "bears " * 30_000 + "end"
     turn = json.dumps({"thought": "easy", "action": None, "answer": text})
@@ -191,6 +192,7 @@ async def test_a_conversation_that_was_shortened_says_so(tmp_path: Path):
     assert "shortened" not in short.json["fingerpost"]
 
 
+@pytest.mark.slow
 async def test_the_same_question_in_many_chats_is_no_loop(tmp_path: Path):
     def say(request: Any) -> Any:
         last = request.messages[-1]
@@ -245,6 +247,7 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_asked_again_for_words(tmp
         assert "no such tool" in again.messages[-1].text.lower()
 
 
+@pytest.mark.slow
 @proves("A15")
 @pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
 async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_empty_answer(
@@ -265,6 +268,7 @@ async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_em
         assert "make_coffee" not in content
 
 
+@pytest.mark.slow
 @proves("D6", "O1")
 @pytest.mark.parametrize("mode", ["single", "simple"])
 async def test_a_model_reads_on_in_a_result_that_was_cut_and_again_in_a_later_request(

@@ -119,6 +119,7 @@ async def test_going_on_with_the_next_message(tmp_path: Path):
     assert completions.notes.calls == [("delete_and_write_note", {"text": "buy milk"})]
 
 
+@pytest.mark.slow
 @proves("O7")
 async def test_going_on_by_id_after_a_restart(tmp_path: Path):
     async with open_served_completions(tmp_path, writes(), **NOT_HELD) as completions:
@@ -152,6 +153,7 @@ async def test_no_other_caller_can_continue_it(tmp_path: Path):
 TERMS: dict[str, Any] = {"temperature": 0.11, "seed": 7, "max_tokens": 77}
 
 
+@pytest.mark.slow
 @proves("O7")
 @pytest.mark.parametrize("word", ["approve", "reject"])
 async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_terms(tmp_path: Path, word: str):

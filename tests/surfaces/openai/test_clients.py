@@ -158,6 +158,7 @@ async def test_responses_whole_and_streamed(tmp_path: Path):
     assert (final.model_extra or {})["fingerpost"]["tools_used"] == ["time/get_current_time"]
 
 
+@pytest.mark.slow
 async def test_many_at_once_do_not_disturb_each_other(tmp_path: Path):
     model = ScriptedModel(lambda request: request.messages[-1].text.upper(), seconds=0.02)
     received: dict[int, str] = {}

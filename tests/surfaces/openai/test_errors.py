@@ -342,6 +342,7 @@ async def test_any_body_is_read_or_refused_with_a_sentence(body: Any):
             )
 
 
+@pytest.mark.slow
 @proves("O5")
 async def test_odd_bodies_over_the_wire_never_break_it(completions: ServedCompletions):
     """What gets through the reading gets an answer, with a model and without."""

@@ -245,6 +245,7 @@ async def test_a_client_without_a_session_takes_the_question_away(tmp_path: Path
         assert len(gateway.refusals) == 1
 
 
+@pytest.mark.slow
 @proves("G6", "G7")
 async def test_the_answer_counts_after_a_restart_of_the_gateway(tmp_path: Path) -> None:
     first = request()

@@ -69,6 +69,7 @@ def texts(outcome: Outcome) -> str:
 SERVERS = pytest.mark.parametrize("server", [SessionServer, Wrapping])
 
 
+@pytest.mark.slow
 @proves("G8")
 @SERVERS
 async def test_a_read_that_could_not_ask_is_made_again_in_the_older_era(
@@ -127,6 +128,7 @@ async def test_where_the_older_era_cannot_ask_either_the_error_says_why(tmp_path
         assert len(record.of("initialize")) == 1
 
 
+@pytest.mark.slow
 @proves("G8")
 @SERVERS
 async def test_where_a_server_has_one_era_for_all_the_error_names_the_setting(

@@ -88,6 +88,7 @@ def text_of(result: CallToolResult) -> str:
     return str(getattr(result.content[0], "text", ""))
 
 
+@pytest.mark.slow
 @proves("G8", "G1")
 @both_eras
 @both_servers
@@ -102,6 +103,7 @@ async def test_questions_of_servers_reach_the_user(tmp_path: Path, mode: str, se
         assert user.asked == ["Who are you?"]
 
 
+@pytest.mark.slow
 @proves("G6", "G1")
 @both_eras
 @pytest.mark.parametrize("server", ["old", "new"])
@@ -130,6 +132,7 @@ async def test_a_rejected_call_says_so(tmp_path: Path, mode: str) -> None:
         assert gateway.runs == 0
 
 
+@pytest.mark.slow
 @proves("G6")
 @both_eras
 async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
@@ -199,6 +202,7 @@ async def test_the_note_where_to_approve_names_the_console_where_there_is_one(
             assert f" at {page}#/approvals/{pending.pending_id} or " in note
 
 
+@pytest.mark.slow
 @proves("G6", "G3")
 @both_eras
 async def test_through_call_tool_in_route_mode(tmp_path: Path, mode: str) -> None:
@@ -232,6 +236,7 @@ async def test_a_state_over_the_wire_is_good_once(tmp_path: Path) -> None:
         assert gateway.old.begun == 1
 
 
+@pytest.mark.slow
 @proves("G8")
 async def test_questions_about_prompts_over_the_wire(tmp_path: Path) -> None:
     async with open_two_era_gateway(tmp_path) as gateway:

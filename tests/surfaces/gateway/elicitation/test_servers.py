@@ -64,6 +64,7 @@ async def wait_for_end(gateway: ElicitationGateway) -> None:
             await anyio.sleep(0.02)
 
 
+@pytest.mark.slow
 @proves("G8")
 async def test_session_client_and_session_server(tmp_path: Path) -> None:
     old = SessionServer()
@@ -232,6 +233,7 @@ async def test_a_client_that_leaves_ends_its_call(tmp_path: Path) -> None:
         assert old.begun == 1
 
 
+@pytest.mark.slow
 @proves("G8")
 async def test_places_are_bounded_for_each_caller(tmp_path: Path) -> None:
     old = SessionServer()
@@ -319,6 +321,7 @@ async def test_an_approval_and_then_the_servers_own_round(tmp_path: Path) -> Non
         assert len(new.rounds) == 2
 
 
+@pytest.mark.slow
 @proves("G6", "G7")
 async def test_the_servers_round_after_an_approval_goes_on_after_a_restart(tmp_path: Path) -> None:
     new = RoundsServer()
@@ -335,6 +338,7 @@ async def test_the_servers_round_after_an_approval_goes_on_after_a_restart(tmp_p
         assert len(new.rounds) == 2
 
 
+@pytest.mark.slow
 @proves("G6", "G7")
 async def test_a_definition_that_changed_between_the_rounds_is_asked_about_again(tmp_path: Path) -> None:
     """The yes was to another tool, so to say: the restarted gateway does not carry it over."""

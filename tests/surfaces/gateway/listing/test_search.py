@@ -249,6 +249,7 @@ async def test_a_page_behind_the_end_is_none_whatever_its_number(tmp_path: Path,
         assert f"there is no result {handle} with page {page}" in text_of(answer)
 
 
+@pytest.mark.slow
 @proves("G3")
 async def test_an_unreadable_number_is_an_answer_to_the_model(tmp_path: Path) -> None:
     mail = tool_server("mail", MAIL)

@@ -51,6 +51,7 @@ RICH: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @proves("G4", "G8", "F24")
 async def test_clients_hear_when_another_process_accepted_a_changed_tool(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading_tool("price")])
