@@ -580,7 +580,7 @@ def _build_ask(reason: str, rule: str, data: CallData, preset: Preset) -> Ruling
 
 
 def explain_data(ruling: Ruling, data: CallData) -> Ruling:
-    """Return a ruling that asks with what is known of the data, whoever asks."""
+    """Return a ruling that asks with what is known of the data, also if another rule than ours asks."""
     if ruling.verdict is not Verdict.ASK or not data.sources or ruling.origins:
         return ruling
     origins = data.origins or _NOT_TRACED
