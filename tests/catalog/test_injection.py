@@ -48,7 +48,7 @@ def test_nearly_all_new_wordings_that_were_known_are_found(style: str) -> None:
 @proves("X21")
 @pytest.mark.parametrize("style", ["fresh", "outside", "examiner"])
 def test_most_new_wordings_that_were_held_out_are_found(style: str) -> None:
-    held_out = poison.measure(held_out=True, style=style, every=2 if style == "examiner" else 1)
+    held_out = poison.measure(held_out=True, style=style, every=4 if style == "examiner" else 2)
     assert held_out.recall >= 0.88
     assert held_out.false_positives <= 0.08
 

@@ -112,10 +112,11 @@ async def test_a_tool_of_a_server_that_cannot_list_its_tools_is_not_called_and_n
     await learn(tmp_path, sleepy)
     (sleepy.folder / "tools.json").write_text('"none"', "utf-8")
     async with open_router(tmp_path, sleepy.spec) as router:
-        outcome = await router.call("sleepy/look", {"word": "hat"})
-        assert outcome.error is ErrorKind.UNAVAILABLE
-        assert "the tools could not be listed" in outcome.detail
-        assert "removed" not in outcome.detail
+        for _ in range(2):
+            outcome = await router.call("sleepy/look", {"word": "hat"})
+            assert outcome.error is ErrorKind.UNAVAILABLE
+            assert "the tools could not be listed" in outcome.detail
+            assert "removed" not in outcome.detail
     assert sleepy.calls == 0
 
 

@@ -562,14 +562,14 @@ class CallPipeline:
         if card is not None and card.fingerprint == (call.definition_fingerprint or card.fingerprint):
             return
         tool_call = ToolCall(name=call.tool, arguments={})
+        if card is None and (reason := self._find_listing_fault(call.server)) is not None:
+            message = f"{call.tool} was not called, since it may have changed: {call.server} is degraded"
+            raise ServerUnavailable(f"{message}: {reason}", server=call.server)
         if (
             card is None
             and (gone := find_absence(tool_call, self._catalog, self._servers.statuses)) is not None
         ):
             raise CallError(f"{gone.message}{self._describe_change(call.tool)}", hint=gone.fix)
-        if card is None and (reason := self._find_listing_fault(call.server)) is not None:
-            message = f"{call.tool} was not called, since it may have changed: {call.server} is degraded"
-            raise ServerUnavailable(f"{message}: {reason}", server=call.server)
         what = "changed" if card is not None else "was removed"
         message = f"{call.tool} {what} while this call waited; it was not called"
         raise CallError(message, hint="Check the tool as it is now, then repeat the call.")

@@ -106,7 +106,10 @@ def build_refused(drop: DroppedTool) -> UnavailableTool:
 
 def build_server_unavailable(tool: str, status: ServerStatus) -> UnavailableTool | None:
     """Build the reason for a tool whose server cannot list its tools. Return None if it can."""
-    if (away := _STATE_REASONS.get(status.state)) is None:
+    away = _STATE_REASONS.get(status.state)
+    if status.state is ServerState.DEGRADED and not status.tools:
+        away = "lists no tools"
+    if away is None:
         return None
     if status.state is ServerState.DISABLED and status.reason is not None:
         reason = f"its server {status.name} is {status.reason}"
