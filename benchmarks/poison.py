@@ -58,7 +58,12 @@ def scan_row(row: dict[str, Any]) -> tuple[DefinitionFinding, ...]:
 
 
 # Parts of the corpus by style: new wordings of the rules' author, and definitions by others.
-LATER_STYLES: Final = {"fresh": "new wordings", "outside": "by others", "examiner": "by one more author"}
+LATER_STYLES: Final = {
+    "fresh": "new wordings",
+    "outside": "by others",
+    "examiner": "by one more author",
+    "examiners": "by two more authors",
+}
 
 
 def measure(*, held_out: bool, style: str = "", every: int = 1) -> ScanFigures:

@@ -1,11 +1,12 @@
 """Fits the judge of sentences: a small MiniLM that says whether a sentence of a definition steers the model.
 
     python -m training.judge_examples --data FOLDER --out examples.jsonl.gz
-    python -m training.fit_judge prepare --model FOLDER --examples FILE --out START   (fewer words)
+    python -m training.fit_judge prepare --model FOLDER --large FILE --examples FILE --out START
     python -m training.fit_judge fit --start START --examples FILE --out FOLDER
 
-The second command takes the base weights, the third writes the model. `--without AUTHOR ...` leaves authors
-out and prints what is found of them.
+The second command takes the base weights of MiniLM and of SmolLM2-135M (`.gguf`) and keeps the words that
+occur; the third fits SmolLM2 to the examples, teaches MiniLM what it says of them, and writes the judge.
+`--without AUTHOR ...` leaves authors out and prints what is found of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import random
 import re
 import shutil
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,18 +29,33 @@ import numpy as np
 import safetensors.numpy
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training.encoder import HIDDEN, Layer
+from training.large import (
+    LargeJudge,
+    LargeTokens,
+    group_parameters,
+    prepare_large,
+    score_large,
+    write_prompt,
+)
+from training.large import pad as pad_large
 
 COMMON_WORDS, COMMON_PIECES, MIN_USED = 7000, 1500, 8
 LONGEST: Final = 128
 SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNK, CLS, SEP, MASK = range(5)
-HELD_OUT: Final = ("own-held-out", "fresh-held-out", "outside-held-out", "examiner-held-out")
+HELD_OUT: Final = tuple(f"{style}-held-out" for style in ("own", "fresh", "outside", "examiner", "examiners"))
 MIN_SCORE: Final = -3.0  # of the act model: sentences below it are not shown to the judge
+STARTED: Final = time.monotonic()
+SEPARATOR: Final = " [SEP] "
+LARGE_EPOCHS, LARGE_BATCH, LARGE_RATE = 5, 160, 1e-4
+EPOCHS, BATCH, RATE = 24, 256, 4e-4
+MIXED, MIXED_AT_ONCE, EASY = 120_000, 45_000, 4000
+KEPT_LAYERS: Final = (0, 1, 3, 5)
 Array = Any
 
 
@@ -79,15 +96,19 @@ def read_rows(examples: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def prepare(model: Path, examples: Path, out: Path) -> None:
+def prepare(model: Path, large: Path, examples: Path, out: Path) -> None:
     """Keep the words that occur in the examples, and common ones."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows = list(read_rows(examples))
+    prompts = [write_prompt(text.split(SEPARATOR)) for row in rows for text, _, _ in row["sentences"]]
+    prepare_large(large, prompts, out)
     described = json.loads((model / "tokenizer.json").read_text())
     old: dict[str, int] = described["model"]["vocab"]
     tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     used: defaultdict[int, int] = defaultdict(int)
-    for row in read_rows(examples):
+    for row in rows:
         if not row["author"].startswith("real-"):
             for text, _, _ in row["sentences"]:
                 for number in tokenizer.encode(text, add_special_tokens=False).ids:
@@ -101,7 +122,6 @@ def prepare(model: Path, examples: Path, out: Path) -> None:
     for token in described["added_tokens"]:
         token["id"] = SPECIAL.index(token["content"])
     described["post_processor"] = described["padding"] = described["truncation"] = None
-    out.mkdir(parents=True, exist_ok=True)
     (out / "tokenizer.json").write_text(json.dumps(described, ensure_ascii=False, separators=(",", ":")))
     base = safetensors.numpy.load_file(model / "model.safetensors")
     base = {
@@ -145,12 +165,14 @@ def load_start(start: Path, kept: Sequence[int]) -> Judge:
 
 
 class Sentence:
-    """A sentence as token ids by part, its label, and the score of the act model."""
+    """A sentence as token ids by part, its label, the score of the act model, and what SmolLM2 reads."""
 
-    __slots__ = ("label", "parts", "score")
+    __slots__ = ("label", "large", "parts", "prompt", "score", "taught")
 
-    def __init__(self, parts: list[list[int]], label: int, score: float) -> None:
-        self.parts, self.label, self.score = parts, label, score
+    def __init__(self, parts: list[list[int]], prompt: list[str], label: int, score: float) -> None:
+        self.parts, self.prompt, self.label, self.score = parts, prompt, label, score
+        self.large: list[int] = []
+        self.taught: float | None = None  # what SmolLM2 says of it
 
     def write(self, rng: random.Random | None, drop: float, mask: float) -> list[int]:
         ids = [CLS, *self.parts[0], SEP]
@@ -177,15 +199,34 @@ def read_definitions(examples: Path, start: Path) -> list[Definition]:
     tokenizer.no_truncation()
     found: list[Definition] = []
     for row in read_rows(examples):
-        split = [text.split(" [SEP] ") for text, _, _ in row["sentences"]]
+        split = [text.split(SEPARATOR) for text, _, _ in row["sentences"]]
         flat = [part for parts in split for part in parts]
         ids = iter(tokenizer.encode_batch(flat, add_special_tokens=False) if flat else [])
         made = [
-            Sentence([next(ids).ids for _ in parts], label, score)
+            Sentence([next(ids).ids for _ in parts], parts, label, score)
             for parts, (_, label, score) in zip(split, row["sentences"], strict=True)
         ]
         found.append(Definition(row["author"], row["poisoned"], made))
     return found
+
+
+def mix_sentences(definitions: Sequence[Definition], count: int) -> list[Sentence]:
+    """Return suspected sentences with the surroundings of others: only SmolLM2 says what they are."""
+    rng = random.Random(7)
+    every = [each for one in definitions for each in one.sentences]
+    suspected = [each for each in every if each.score > MIN_SCORE - 2 or each.label == 1]
+    mixed: list[Sentence] = []
+    for _ in range(count):
+        one, other = rng.choice(suspected), rng.choice(every)
+        prompt = [one.prompt[0], *other.prompt[1:]]
+        mixed.append(Sentence([one.parts[0], *other.parts[1:]], prompt, -1, one.score))
+    return mixed
+
+
+def encode_for_large(sentences: Sequence[Sentence], tokens: LargeTokens) -> None:
+    rows = tokens.encode([write_prompt(each.prompt) for each in sentences])
+    for each, row in zip(sentences, rows, strict=True):
+        each.large = row
 
 
 def pad(rows: Sequence[Sequence[int]], device: str) -> tuple[Tensor, Tensor]:
@@ -211,18 +252,19 @@ def score(judge: Judge, sentences: Sequence[Sentence], device: str) -> Array:
 
 
 def choose(
-    judge: Judge | None, definitions: Sequence[Definition], rng: random.Random, device: str, easy: int
+    likely: Any, definitions: Sequence[Definition], rng: random.Random
 ) -> list[tuple[Sentence, float, float]]:
-    """Return sentences with label and weight for one pass."""
+    """Return sentences with label and weight for one pass. `likely` scores those of definitions in which it
+    is not known which sentence steers the model: the highest counts.
+    """
     chosen: list[tuple[Sentence, float, float]] = []
     unknown = [one for one in definitions if one.sentences and one.sentences[0].label == -1]
-    flat = [each for one in unknown for each in one.sentences]
-    scores = iter(score(judge, flat, device) if judge else [each.score for each in flat])
+    scores = iter(likely([each for one in unknown for each in one.sentences]))
     for one in unknown:
-        likely = max(
+        best = max(
             zip([float(next(scores)) for _ in one.sentences], one.sentences, strict=True), key=lambda x: x[0]
         )
-        chosen.append((likely[1], 1.0, 1.0))
+        chosen.append((best[1], 1.0, 1.0))
     rest: list[Sentence] = []
     for one in definitions:
         real = one.author in ("ours", "licensed")
@@ -235,116 +277,92 @@ def choose(
                 chosen.append((each, 0.0, 1.0))
             elif each.label == 0:
                 rest.append(each)
-    chosen += [(each, 0.0, 0.5) for each in rng.sample(rest, min(easy, len(rest)))]
+    chosen += [(each, 0.0, 0.5) for each in rng.sample(rest, min(EASY, len(rest)))]
     rng.shuffle(chosen)
     return chosen
 
 
-def fit(
-    definitions: Sequence[Definition], judge: Judge, options: argparse.Namespace, seed: int, device: str
-) -> Judge:
-    torch.manual_seed(seed)
-    rng = random.Random(seed)
-    judge.to(device).train()
-    decayed = [p for p in judge.parameters() if p.requires_grad and p.ndim > 1]
-    plain = [p for p in judge.parameters() if p.requires_grad and p.ndim <= 1]
+def compute_rate(share: float) -> float:
+    """Return the share of the highest learning rate when this share of the fitting is done."""
+    return min(1.0, share / 0.05 + 0.02) * max(0.01, 1 - share)
+
+
+def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> LargeJudge:
+    torch.manual_seed(0)
+    rng = random.Random(0)
+    judge = LargeJudge(start).to(device)
     optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}], lr=options.rate
+        group_parameters(judge, 0.05), lr=LARGE_RATE, betas=(0.9, 0.98), fused=device == "cuda"
     )
-    average: dict[str, Tensor] | None = None
-    step, total = 0, 1
-    for epoch in range(options.epochs):
-        chosen = choose(judge if epoch else None, definitions, rng, device, options.easy)
-        steps = -(-len(chosen) // options.batch)
-        total = max(total, steps * options.epochs)
+    for epoch in range(LARGE_EPOCHS):
+
+        def guess(sentences: Sequence[Sentence], *, first: bool = epoch == 0) -> Any:
+            if first:
+                return [each.score for each in sentences]
+            return score_large(judge, [each.large for each in sentences], device)
+
+        chosen = choose(guess, definitions, rng)
+        chosen.sort(key=lambda each: len(each[0].large) + 20 * rng.random())
+        batches = [chosen[at : at + LARGE_BATCH] for at in range(0, len(chosen), LARGE_BATCH)]
+        rng.shuffle(batches)
         judge.train()
-        for place in range(0, len(chosen), options.batch):
-            part = chosen[place : place + options.batch]
+        for number, batch in enumerate(batches):
+            rate = LARGE_RATE * compute_rate((epoch + number / len(batches)) / LARGE_EPOCHS)
             for group in optimizer.param_groups:
-                group["lr"] = options.rate * min(1.0, step / (0.06 * total)) * max(0.02, 1 - step / total)
-            ids, mask = pad([one.write(rng, options.drop, options.mask) for one, _, _ in part], device)
-            labels = torch.tensor([label for _, label, _ in part], device=device)
-            if options.smooth:
-                labels = labels * (1 - 2 * options.smooth) + options.smooth
-            weights = torch.tensor([weight for _, _, weight in part], device=device)
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
+                group["lr"] = rate
+            ids, mask = pad_large([one.large for one, _, _ in batch], device)
+            labels = torch.tensor([label for _, label, _ in batch], device=device) * 0.94 + 0.03
+            weights = torch.tensor([weight for _, _, weight in batch], device=device)
+            with torch.autocast(device, dtype=torch.bfloat16):
                 values = judge(ids, mask)
-            loss = (
-                F.binary_cross_entropy_with_logits(values.float(), labels, reduction="none") * weights
-            ).sum()
-            loss = loss / weights.sum()
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(judge.parameters(), 1.0)
-            optimizer.step()
-            step += 1
-            if step > 0.6 * total:
-                now = judge.state_dict()
-                if average is None:
-                    average = {name: tensor.clone().float() for name, tensor in now.items()}
-                else:
-                    for name, tensor in now.items():
-                        average[name] += (tensor.float() - average[name]) * 0.02
-    if average is not None:
-        judge.load_state_dict(average)
+            losses = F.binary_cross_entropy_with_logits(values.float(), labels, reduction="none")
+            step(judge, optimizer, (losses * weights).sum() / weights.sum())
+        print(f"SmolLM2: pass {epoch + 1} of {LARGE_EPOCHS}, {time.monotonic() - STARTED:.0f} s", flush=True)
     return judge.eval()
 
 
-def teach(
-    teachers: Sequence[Judge],
-    definitions: Sequence[Definition],
-    student: Judge,
-    options: argparse.Namespace,
-    device: str,
-) -> Judge:
-    """Fit a student to what the teachers say of the sentences, some with the surroundings of others."""
+def step(judge: nn.Module, optimizer: Any, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(judge.parameters(), 1.0)
+    optimizer.step()
+
+
+def teach(definitions: Sequence[Definition], mixed: Sequence[Sentence], start: Path, device: str) -> Judge:
+    """Fit the judge to what SmolLM2 says of the sentences, and to what is known of them."""
     torch.manual_seed(1)
     rng = random.Random(1)
-    student.to(device)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=options.rate, weight_decay=0.01)
+    judge = load_start(start, KEPT_LAYERS).to(device)
+    optimizer = torch.optim.AdamW(judge.parameters(), lr=RATE, weight_decay=0.01, fused=device == "cuda")
+    average: dict[str, Tensor] = {}
     every = [each for one in definitions for each in one.sentences]
-    suspected = [each for each in every if each.score > MIN_SCORE - 2 or each.label]
-    average = {name: tensor.clone().float() for name, tensor in student.state_dict().items()}
-    step, total = 0, 1
-    for _ in range(options.student_epochs):
-        chosen = [each for each, _, _ in choose(teachers[0], definitions, rng, device, options.easy)]
-        for _ in range(options.mixed):
-            one, other = rng.choice(suspected), rng.choice(every)
-            chosen.append(Sentence([one.parts[0], *other.parts[1:]], 0, 0.0))
+    taught = [each for each in every if each.taught is not None]
+    easy = [each for each in every if each.taught is None and each.label == 0]
+    for epoch in range(EPOCHS):
+        chosen = [*taught, *rng.sample(easy, min(EASY, len(easy)))]
+        chosen += rng.sample(list(mixed), min(MIXED_AT_ONCE, len(mixed)))
         rng.shuffle(chosen)
-        total = max(total, -(-len(chosen) // options.batch) * options.student_epochs)
-        student.train()
-        for place in range(0, len(chosen), options.batch):
+        judge.train()
+        for place in range(0, len(chosen), BATCH):
+            share = (epoch + place / len(chosen)) / EPOCHS
             for group in optimizer.param_groups:
-                group["lr"] = options.rate * min(1.0, step / (0.06 * total)) * max(0.02, 1 - step / total)
-            rows = [
-                one.write(rng, options.drop, options.mask) for one in chosen[place : place + options.batch]
-            ]
-            ids, mask = pad(rows, device)
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-                with torch.no_grad():
-                    target = torch.stack([teacher(ids, mask).float() for teacher in teachers]).mean(0)
-                values = student(ids, mask).float()
-            loss = F.binary_cross_entropy_with_logits(values, torch.sigmoid(target))
-            loss = loss + 0.05 * F.smooth_l1_loss(values, target)
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(student.parameters(), 1.0)
-            optimizer.step()
-            step += 1
-            pace = 0.02 if step > 0.5 * total else 1.0
-            for name, tensor in student.state_dict().items():
-                average[name] += (tensor.float() - average[name]) * pace
-    student.load_state_dict(average)
-    return student.eval()
-
-
-def keep_layers(judge: Judge, kept: Sequence[int]) -> Judge:
-    """Return a copy with some of the layers."""
-    student = Judge(judge.words.num_embeddings, len(judge.layers))
-    student.load_state_dict({name: tensor.cpu() for name, tensor in judge.state_dict().items()})
-    student.layers = nn.ModuleList(student.layers[place] for place in kept)
-    return student
+                group["lr"] = RATE * compute_rate(share)
+            part = chosen[place : place + BATCH]
+            ids, mask = pad([one.write(rng, 0.1, 0.12) for one in part], device)
+            target = torch.tensor([-5.0 if one.taught is None else one.taught for one in part], device=device)
+            known = torch.tensor([float(one.label) for one in part], device=device)
+            likely = torch.sigmoid(target)
+            likely = torch.where(known >= 0, 0.75 * likely + 0.25 * known, likely)
+            with torch.autocast(device, dtype=torch.bfloat16):
+                values = judge(ids, mask).float()
+            loss = F.binary_cross_entropy_with_logits(values, likely)
+            step(judge, optimizer, loss + 0.03 * F.smooth_l1_loss(values, target))
+            if share >= 0.5:
+                for name, tensor in judge.state_dict().items():
+                    kept = average.setdefault(name, tensor.clone().float())
+                    kept += (tensor.float() - kept) * 0.02
+    judge.load_state_dict(average)
+    return judge.eval()
 
 
 def export(judge: Judge, start: Path, folder: Path) -> None:
@@ -388,22 +406,6 @@ def export(judge: Judge, start: Path, folder: Path) -> None:
     shutil.copy(start / "tokenizer.json", folder / "tokenizer.json")
     digest = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()
     (folder / "weights.sha256").write_text(f"{digest}\n")
-
-
-def score_exported(folder: Path, sentences: Sequence[Sentence]) -> Array:
-    """Score with the exported model, one text at a time, as the product does."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
-    found: list[float] = []
-    for one in sentences:
-        if one.score < MIN_SCORE - 2:
-            found.append(-20.0)
-            continue
-        ids = np.array([one.write(None, 0, 0)], np.int64)
-        value, other = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
-        found.append(float(value / other))
-    return np.array(found)
 
 
 def get_tops(judge_scores: Array, definitions: Sequence[Definition]) -> tuple[Array, Array]:
@@ -450,62 +452,37 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=("prepare", "fit"))
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--large", type=Path)
     parser.add_argument("--start", type=Path)
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--without", nargs="*", default=[])
-    parser.add_argument("--layers", type=int, nargs="+", default=[0, 1, 2, 3, 4, 5])
-    parser.add_argument("--rate", type=float, default=2e-4)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--drop", type=float, default=0.25)
-    parser.add_argument("--mask", type=float, default=0.2)
-    parser.add_argument("--smooth", type=float, default=0.03)
-    parser.add_argument("--easy", type=int, default=4000)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument(
-        "--students", nargs="*", default=["0,1,3,5"], help="layers of each student, such as 0,1,3,5"
-    )
-    parser.add_argument("--student-epochs", type=int, default=5)
-    parser.add_argument("--mixed", type=int, default=8000)
-    parser.add_argument("--tag", default="")
     options = parser.parse_args()
-    options.without += HELD_OUT
     if options.command == "prepare":
-        prepare(options.model, options.examples, options.out)
+        prepare(options.model, options.large, options.examples, options.out)
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     definitions = read_definitions(options.examples, options.start)
-    left_out = [one for one in definitions if one.author.startswith("real-") or one.author in options.without]
-    learned = [
-        one for one in definitions if not (one.author.startswith("real-") or one.author in options.without)
-    ]
-    judges = [
-        fit(learned, load_start(options.start, options.layers), options, seed, device)
-        for seed in options.seeds
-    ]
-    if len(judges) > 1:
-        for seed, judge in zip(options.seeds, judges, strict=True):
-            print_figures(
-                f"{options.tag} seed {seed}", lambda flat, judge=judge: score(judge, flat, device), left_out
-            )
-    print_figures(
-        options.tag, lambda flat: np.mean([score(j, flat, device) for j in judges], axis=0), left_out
-    )
-    for number, text in enumerate(options.students):
-        kept = [int(each) for each in text.split(",")]
-        student = teach(judges, learned, keep_layers(judges[0], kept), options, device)
-        title = f"{options.tag} student {text}"
-        print_figures(title, lambda flat, student=student: score(student, flat, device), left_out)
-        if options.out:
-            folder = options.out / f"student{number}" if len(options.students) > 1 else options.out
-            export(student, options.start, folder)
-            print_figures(f"{title} int8", lambda flat, folder=folder: score_exported(folder, flat), left_out)
-    if options.out and not options.students:
-        options.out.mkdir(parents=True, exist_ok=True)
-        for seed, judge in zip(options.seeds, judges, strict=True):
-            state = {name: tensor.half().cpu().contiguous() for name, tensor in judge.state_dict().items()}
-            save_file(state, str(options.out / f"judge-{seed}.safetensors"))
+    left_out: list[Definition] = []
+    learned: list[Definition] = []
+    for one in definitions:
+        unseen = one.author.startswith("real-") or one.author in (*HELD_OUT, *options.without)
+        (left_out if unseen else learned).append(one)
+    mixed = mix_sentences(learned, MIXED)
+    every = [each for one in definitions for each in one.sentences]
+    encode_for_large([*every, *mixed], LargeTokens(options.start))
+    large = fit_large(learned, options.start, device)
+    print_figures("SmolLM2", lambda flat: score_large(large, [one.large for one in flat], device), left_out)
+    own = [each for one in learned for each in one.sentences]
+    asked = [*(each for each in own if each.score > MIN_SCORE - 3 or each.label == 1), *mixed]
+    values = score_large(large, [each.large for each in asked], device)
+    for each, value in zip(asked, values, strict=True):
+        each.taught = float(value)
+    print(f"taught {len(asked)} sentences, {time.monotonic() - STARTED:.0f} s", flush=True)
+    judge = teach(learned, mixed, options.start, device)
+    print_figures("judge", lambda flat: score(judge, flat, device), left_out)
+    if options.out:
+        export(judge, options.start, options.out)
 
 
 if __name__ == "__main__":

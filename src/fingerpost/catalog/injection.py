@@ -1121,7 +1121,9 @@ class _Limits:
 _BELIEVED: Final = 1
 _WARNED: Final = 2
 _SERIOUS: Final = 3
-_JUDGE_LIMITS: Final = _Limits(-1.0, 0.5, 2.5)
+_JUDGE_LIMITS: Final = _Limits(-2.0, -0.5, 3.2)  # for the judge's value and half the act model's score
+_MAX_LATIN_BYTES: Final = 1.2  # UTF-8 bytes for each character
+_MAX_ACT_SCORE: Final = 3.0  # more is not added to the judge's value, nor is more taken away
 _ACT_LIMITS: Final = _Limits(-4.0, 2.0, 3.5)  # for what no judge has read
 _MIN_SUSPECTED_SCORE: Final = -3.0  # of the act model: what is below is not shown to the judge
 _MAX_SUSPECTED: Final = 40  # sentences of one definition
@@ -1307,6 +1309,7 @@ def _ask_judge(
         if value is None:
             yield max(_BELIEVED, _ACT_LIMITS.rate(score)), score, one
         else:
+            value += max(-_MAX_ACT_SCORE, min(score, _MAX_ACT_SCORE)) / 2
             yield _JUDGE_LIMITS.rate(value), value, one
 
 
@@ -1320,9 +1323,9 @@ def _find_best(rated: Iterable[_Rated]) -> _Ratings:
 
 
 def _is_likely(finding: DefinitionFinding, ratings: _Ratings) -> bool:
-    """Return whether what a rule found counts: the models know English only."""
+    """Return whether what a rule found counts. The models know few words of other scripts."""
     is_believed = finding.where not in ratings or ratings[finding.where][0] >= _BELIEVED
-    return is_believed or not finding.words.isascii()
+    return is_believed or len(finding.words.encode()) > _MAX_LATIN_BYTES * len(finding.words)
 
 
 def _build_act_sign(rating: int, one: PlacedSentence) -> TextSign | None:
