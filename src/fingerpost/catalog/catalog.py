@@ -54,6 +54,7 @@ from fingerpost.events import (
 from fingerpost.records import (
     ChangedInstructions,
     DataLabel,
+    DefinitionFinding,
     DroppedTool,
     Effect,
     FindingKind,
@@ -63,6 +64,7 @@ from fingerpost.records import (
     Quarantined,
     ScannedDefinition,
     Scope,
+    Severity,
     Source,
     ToolCard,
     UsageProfile,
@@ -180,12 +182,13 @@ class Catalog:
             for key, card in cards.items()
             for finding in card.findings
         ]
+        held = {changed.server for changed in self.changed_instructions}
         found += [
             ScannedDefinition(
-                tool=build_server_key(changed.server), server=changed.server, held=True, finding=finding
+                tool=build_server_key(server), server=server, held=server in held, finding=finding
             )
-            for changed in self.changed_instructions
-            for finding in changed.findings
+            for server in self._cards
+            for finding in self._find_in_instructions(server)
         ]
         return tuple(sorted(found, key=lambda one: one.tool))
 
@@ -571,26 +574,42 @@ class Catalog:
         return tuple(one for one in found if one is not None)
 
     def _find_changed_instructions(self, server: str) -> ChangedInstructions | None:
+        if not self._checks_instructions(server):
+            return None
+        findings = self._find_in_instructions(server)
+        serious = any(each.severity is Severity.SERIOUS for each in findings)
+        if self._knows_instructions(server) and not serious:
+            return None
         server_pin = self._pins.get(build_server_key(server))
-        origin = self._origins.get(server)
-        ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
-        if ours or not self._flags.pins:
-            return None
         instructions = self._get_raw_instructions(server)
-        pinned = "" if server_pin is None else get_pinned_instructions(server_pin)
-        known = instructions == pinned or (server_pin is None and not self._reviews_new(server))
-        accepted = known and server_pin is not None and server_pin.accepted_by is not None
-        scanned = self._flags.scan_definitions and not accepted
-        findings = scan_instructions(server, instructions, self.judge) if scanned else ()
-        if known and not findings:
-            return None
         return ChangedInstructions(
             server=server,
-            before=pinned,
+            before="" if server_pin is None else get_pinned_instructions(server_pin),
             after=instructions,
             fingerprint=compute_text_fingerprint(instructions),
             findings=findings,
         )
+
+    def _checks_instructions(self, server: str) -> bool:
+        origin = self._origins.get(server)
+        ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
+        return self._flags.pins and not ours
+
+    def _knows_instructions(self, server: str) -> bool:
+        """Return whether the instructions are those pinned, or those of a server seen for the first time."""
+        server_pin = self._pins.get(build_server_key(server))
+        if server_pin is None:
+            return not self._get_raw_instructions(server) or not self._reviews_new(server)
+        return self._get_raw_instructions(server) == get_pinned_instructions(server_pin)
+
+    def _find_in_instructions(self, server: str) -> tuple[DefinitionFinding, ...]:
+        """Return what the scan finds in the instructions, unless a person has accepted them."""
+        if not self._flags.scan_definitions or not self._checks_instructions(server):
+            return ()
+        server_pin = self._pins.get(build_server_key(server))
+        if server_pin is not None and server_pin.accepted_by is not None and self._knows_instructions(server):
+            return ()
+        return scan_instructions(server, self._get_raw_instructions(server), self.judge)
 
     def accept_instructions(self, server: str, by: str, *, fingerprint: str) -> Pin:
         """Accept the server's current instructions and return the pin. The caller stores it."""

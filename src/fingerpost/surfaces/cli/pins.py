@@ -168,7 +168,8 @@ def _show_scan(router: Router, found: list[ScannedDefinition], name: str | None)
         for one in findings:
             _print_finding(one.finding)
     advice = "If a definition is harmless, accept it with `fingerpost pins accept TOOL`."
-    click.echo(repeat_options(advice))
+    held = any(one.held for one in found)
+    click.echo(repeat_options(advice) if held else "Warnings hide nothing.")
 
 
 def _print_finding(finding: DefinitionFinding) -> None:
