@@ -34,15 +34,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training.encoder import HIDDEN, Layer
-from training.large import (
-    LargeJudge,
-    LargeTokens,
-    group_parameters,
-    prepare_large,
-    score_large,
-    write_prompt,
-)
-from training.large import pad as pad_large
+from training.large_judge import LargeJudge, LargeTokens, pad, prepare_large, score_rows, write_prompt
 
 COMMON_WORDS, COMMON_PIECES, MIN_USED = 7000, 1500, 8
 LONGEST: Final = 128
@@ -229,28 +221,6 @@ def encode_for_large(sentences: Sequence[Sentence], tokens: LargeTokens) -> None
         each.large = row
 
 
-def pad(rows: Sequence[Sequence[int]], device: str) -> tuple[Tensor, Tensor]:
-    width = max(map(len, rows))
-    ids = np.full((len(rows), width), PAD, np.int64)
-    for index, row in enumerate(rows):
-        ids[index, : len(row)] = row
-    found = torch.from_numpy(ids).to(device)
-    return found, (found != PAD).to(torch.int64)
-
-
-@torch.no_grad()
-def score(judge: Judge, sentences: Sequence[Sentence], device: str) -> Array:
-    judge.eval()
-    rows = [one.write(None, 0, 0) for one in sentences]
-    order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-    values = np.zeros(len(rows), np.float32)
-    for place in range(0, len(order), 512):
-        part = order[place : place + 512]
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
-            values[part] = judge(*pad([rows[index] for index in part], device)).float().cpu().numpy()
-    return values
-
-
 def choose(
     likely: Any, definitions: Sequence[Definition], rng: random.Random
 ) -> list[tuple[Sentence, float, float]]:
@@ -291,15 +261,18 @@ def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> La
     torch.manual_seed(0)
     rng = random.Random(0)
     judge = LargeJudge(start).to(device)
-    optimizer = torch.optim.AdamW(
-        group_parameters(judge, 0.05), lr=LARGE_RATE, betas=(0.9, 0.98), fused=device == "cuda"
-    )
+    parts = list(judge.parameters())
+    groups = [
+        {"params": [part for part in parts if part.ndim > 1], "weight_decay": 0.05},
+        {"params": [part for part in parts if part.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=LARGE_RATE, betas=(0.9, 0.98), fused=device == "cuda")
     for epoch in range(LARGE_EPOCHS):
 
         def guess(sentences: Sequence[Sentence], *, first: bool = epoch == 0) -> Any:
             if first:
                 return [each.score for each in sentences]
-            return score_large(judge, [each.large for each in sentences], device)
+            return score_rows(judge, [each.large for each in sentences], device)
 
         chosen = choose(guess, definitions, rng)
         chosen.sort(key=lambda each: len(each[0].large) + 20 * rng.random())
@@ -310,7 +283,7 @@ def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> La
             rate = LARGE_RATE * compute_rate((epoch + number / len(batches)) / LARGE_EPOCHS)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            ids, mask = pad_large([one.large for one, _, _ in batch], device)
+            ids, mask = pad([one.large for one, _, _ in batch], device)
             labels = torch.tensor([label for _, label, _ in batch], device=device) * 0.94 + 0.03
             weights = torch.tensor([weight for _, _, weight in batch], device=device)
             with torch.autocast(device, dtype=torch.bfloat16):
@@ -472,15 +445,17 @@ def main() -> None:
     every = [each for one in definitions for each in one.sentences]
     encode_for_large([*every, *mixed], LargeTokens(options.start))
     large = fit_large(learned, options.start, device)
-    print_figures("SmolLM2", lambda flat: score_large(large, [one.large for one in flat], device), left_out)
+    print_figures("SmolLM2", lambda flat: score_rows(large, [one.large for one in flat], device), left_out)
     own = [each for one in learned for each in one.sentences]
     asked = [*(each for each in own if each.score > MIN_SCORE - 3 or each.label == 1), *mixed]
-    values = score_large(large, [each.large for each in asked], device)
+    values = score_rows(large, [each.large for each in asked], device)
     for each, value in zip(asked, values, strict=True):
         each.taught = float(value)
     print(f"taught {len(asked)} sentences, {time.monotonic() - STARTED:.0f} s", flush=True)
     judge = teach(learned, mixed, options.start, device)
-    print_figures("judge", lambda flat: score(judge, flat, device), left_out)
+    print_figures(
+        "judge", lambda flat: score_rows(judge, [one.write(None, 0, 0) for one in flat], device), left_out
+    )
     if options.out:
         export(judge, options.start, options.out)
 

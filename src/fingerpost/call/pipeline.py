@@ -577,9 +577,7 @@ class CallPipeline:
     def _find_listing_fault(self, server: str) -> str | None:
         """Return why nothing of a connected server is listed, if that is its fault."""
         status = next((one for one in self._servers.statuses if one.name == server), None)
-        if status is None or status.state is not ServerState.DEGRADED or status.tools:
-            return None
-        return status.reason
+        return status.reason if status is not None and status.lists_nothing else None
 
     def _describe_change(self, tool: str) -> str:
         """Return the parts of a changed definition that differ, as the end of a sentence."""

@@ -106,9 +106,7 @@ def build_refused(drop: DroppedTool) -> UnavailableTool:
 
 def build_server_unavailable(tool: str, status: ServerStatus) -> UnavailableTool | None:
     """Build the reason for a tool whose server cannot list its tools. Return None if it can."""
-    away = _STATE_REASONS.get(status.state)
-    if status.state is ServerState.DEGRADED and not status.tools:
-        away = "lists no tools"
+    away = "lists no tools" if status.lists_nothing else _STATE_REASONS.get(status.state)
     if away is None:
         return None
     if status.state is ServerState.DISABLED and status.reason is not None:

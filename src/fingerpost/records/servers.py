@@ -206,6 +206,11 @@ class ServerStatus:
 
     __repr__ = build_repr("name", "state", "tools", "reason")
 
+    @property
+    def lists_nothing(self) -> bool:
+        """Whether it responds and its tools could not be listed."""
+        return self.state is ServerState.DEGRADED and not self.tools
+
 
 @frozen
 class DroppedTool:

@@ -182,12 +182,16 @@ def _examine_tools(router: Router) -> Iterator[SetupFinding]:
 
 
 def _describe_finding(one: ScannedDefinition) -> SetupFinding:
-    """Return the finding for suspicious instructions, or for a tool that is offered all the same."""
+    """Return the finding for instructions, or for a tool that is offered all the same."""
     words = (f"{one.finding.where}: {one.finding.words}",)
-    if is_server_key(one.tool):
+    if is_server_key(one.tool) and one.held:
         what = f"its instructions are not passed on: what they say {one.finding.reason}"
         fix = f"if they are harmless, accept them with `fingerpost pins accept {one.server}`"
         return SetupFinding("limited", f"server {one.server}", what, fix, words)
+    if is_server_key(one.tool):
+        what = f"its instructions are passed on: what they say {one.finding.reason}"
+        fix = f"look at `fingerpost scan {one.server}`"
+        return SetupFinding("advice", f"server {one.server}", what, fix, words)
     fix = f"look at `fingerpost scan {one.tool}`; hide the tool with enabled = false in [[tools]]"
     return SetupFinding("advice", f"tool {one.tool}", f"its definition {one.finding.reason}", fix, words)
 

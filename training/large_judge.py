@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,6 +132,7 @@ class LargeJudge(nn.Module):
 
 
 def pad(rows: Sequence[Sequence[int]], device: str) -> tuple[Tensor, Tensor]:
+    """Return token ids of one length, and 1 where they are not padding."""
     width = max(1, *map(len, rows))
     ids, mask = (np.zeros((len(rows), width), np.int64) for _ in range(2))
     for index, row in enumerate(rows):
@@ -141,21 +142,13 @@ def pad(rows: Sequence[Sequence[int]], device: str) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def score_large(judge: LargeJudge, rows: Sequence[Sequence[int]], device: str) -> Any:
+def score_rows(judge: nn.Module, rows: Sequence[Sequence[int]], device: str) -> Any:
+    """Return the judge's value for each row of token ids."""
     judge.eval()
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     values = np.zeros(len(rows), np.float32)
     for place in range(0, len(order), 256):
         part = order[place : place + 256]
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=device == "cuda"):
             values[part] = judge(*pad([rows[index] for index in part], device)).float().cpu().numpy()
     return values
-
-
-def group_parameters(module: nn.Module, decay: float) -> list[dict[str, Any]]:
-    """Return the parameters for an optimizer: only matrices decay."""
-    parts: Iterable[nn.Parameter] = list(module.parameters())
-    return [
-        {"params": [part for part in parts if part.ndim > 1], "weight_decay": decay},
-        {"params": [part for part in parts if part.ndim <= 1], "weight_decay": 0.0},
-    ]
