@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.build import build_call
@@ -170,9 +170,23 @@ def passes_any(
     return anyio.run(judge_all)
 
 
+# Reads only where an operation is named, which its schema does not list and the second rule denies.
+UNLISTED: Final = replace(
+    card(tool("manage", inputSchema={"type": "object", "properties": {}, "required": []})),
+    effect=Known(Effect.DESTROY, Source.WRITTEN),
+    operations={"read": Effect.READ},
+)
+NO_OPERATION: Final = [
+    make_rule("deny", effect=Effect.DESTROY),
+    make_rule("deny", arguments={"operation": "*"}),
+    make_rule("allow"),
+]
+
+
 @pytest.mark.slow
 @proves("N1")
 @MANY
+@example(given=NO_OPERATION, made=UNLISTED, caller=None, profile=None, within=())
 @given(make_rules(ARGUMENTS), tools(), callers, profiles, scopes)
 def test_a_tool_is_visible_exactly_when_some_call_of_it_would_not_be_denied(
     given: list[RuleSettings],

@@ -82,6 +82,7 @@ def may_call_any(
 def describe_tool(card: ToolCard, *, caller: str | None, profile: str | None) -> tuple[Subject, ...]:
     """Return what is known of the calls of a tool: one subject for each of its operations and effects."""
     required = frozenset(card.intelligence.parameters.required)
+    own = card.effect_of(None)
     return tuple(
         Subject(
             server=card.server,
@@ -92,7 +93,8 @@ def describe_tool(card: ToolCard, *, caller: str | None, profile: str | None) ->
             name=card.name,
             operation=operation,
             other_than=frozenset(card.operations),
-            required=required,
+            # Only a named operation can have another effect than the tool.
+            required=required if effect is own else required | {OPERATION},
         )
         for operation, effect in dict.fromkeys(_list_variants(card))
     )
