@@ -53,22 +53,21 @@ def read_tools(*, held_out: bool) -> Iterator[tuple[ToolCard, frozenset[str]]]:
             yield catalog.snapshot.cards[0], frozenset(tool["labels"].split())
 
 
-def measure(label: DataLabel, *, held_out: bool) -> LabelFigures:
-    """Compare the inferred label with the true one for every tool of this part."""
-    right = 0
-    wrong: list[str] = []
-    missed: list[str] = []
+def measure(*, held_out: bool) -> dict[DataLabel, LabelFigures]:
+    """Compare the inferred labels with the true ones for every tool of this part."""
+    figures = {label: LabelFigures(0, [], []) for label in DataLabel}
     for card, labels in read_tools(held_out=held_out):
-        match card.has(label), label.value in labels:
-            case True, True:
-                right += 1
-            case True, False:
-                wrong.append(f"{card.key}: {card.get_label(label).reason}")
-            case False, True:
-                missed.append(f"{card.key}: {card.description[:60]}")
-            case _:
-                pass
-    return LabelFigures(right, wrong, missed)
+        for label, (right, wrong, missed) in figures.items():
+            match card.has(label), label.value in labels:
+                case True, True:
+                    figures[label] = LabelFigures(right + 1, wrong, missed)
+                case True, False:
+                    wrong.append(f"{card.key}: {card.get_label(label).reason}")
+                case False, True:
+                    missed.append(f"{card.key}: {card.description[:60]}")
+                case _:
+                    pass
+    return figures
 
 
 def run() -> None:
@@ -77,8 +76,7 @@ def run() -> None:
     table = Table("part", "tools", "label", "has it", "precision", "recall", title="data labels")
     for held_out in (False, True):
         tools = sum(1 for _ in read_tools(held_out=held_out))
-        for label in DataLabel:
-            found = measure(label, held_out=held_out)
+        for label, found in measure(held_out=held_out).items():
             table.add_row(
                 "held out" if held_out else "development",
                 str(tools),
@@ -88,8 +86,7 @@ def run() -> None:
                 f"{found.recall:.3f}",
             )
     console.print(table)
-    for label in DataLabel:
-        found = measure(label, held_out=False)
+    for label, found in measure(held_out=False).items():
         for title, lines in (("wrong", found.wrong), ("missed", found.missed)):
             console.print(f"{label} {title} (development):", *lines, sep="\n  ", soft_wrap=True, markup=False)
 

@@ -15,7 +15,7 @@ from fingerpost.catalog.injection import JUDGE_FOLDER, scan_definition
 from fingerpost.catalog.pins import compute_fingerprint
 from fingerpost.errors import ModelUnavailable
 from fingerpost.narrow.sentence_judge import judge_in_own_process, judge_in_this_process
-from fingerpost.records import DataLabel, Effect, FindingKind, Pin, Severity
+from fingerpost.records import Effect, FindingKind, Pin, Severity
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.kit.catalogs import catalog, create_listing, tool
 from tests.kit.tables import table
@@ -183,12 +183,11 @@ def test_the_judge_of_the_package_runs_in_a_process_of_its_own() -> None:
 
 @pytest.mark.slow
 @proves("X20")
-@pytest.mark.parametrize("label", DataLabel)
-def test_labels_of_real_tools_are_mostly_found(label: DataLabel) -> None:
-    for held_out in (False, True):
-        found = labels.measure(label, held_out=held_out)
-        assert found.recall >= 0.88
-        assert found.precision >= 0.68
+@pytest.mark.parametrize("held_out", [False, True])
+def test_labels_of_real_tools_are_mostly_found(held_out: bool) -> None:
+    figures = labels.measure(held_out=held_out)
+    assert min(found.recall for found in figures.values()) >= 0.88
+    assert min(found.precision for found in figures.values()) >= 0.68
 
 
 @proves("X21")
