@@ -52,16 +52,23 @@ def test_importing_fingerpost_loads_nothing_heavy() -> None:
 
 @pytest.mark.process
 @proves("P9")
-@table("arguments", [["--help"], ["--version"], ["tools", "--help"], ["ask", "--help"], ["chat", "--help"]])
-def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> None:
-    program = (
-        f"sys.argv = ['fingerpost', *{arguments!r}]\n"
-        "from fingerpost.surfaces.cli.main import main\n"
-        "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
-    )
-    loaded = list_loaded_packages(program)
+def test_help_and_version_load_click_and_nothing_heavy() -> None:
+    commands = [["--help"], ["--version"], ["tools", "--help"], ["ask", "--help"], ["chat", "--help"]]
+    loaded = list_loaded_packages(write_program(commands))
     assert "click" in loaded
     assert loaded & HEAVY == set()
+
+
+def write_program(commands: list[list[str]], check: str = "pass") -> str:
+    """A program that runs commands one after the other, and `check` after each."""
+    return (
+        "from fingerpost.surfaces.cli.main import main\n"
+        f"for words in {commands!r}:\n"
+        "    sys.argv = ['fingerpost', *words]\n"
+        "    try:\n        main()\n"
+        "    except SystemExit as leave:\n        assert not leave.code, leave.code\n"
+        f"    {check}\n"
+    )
 
 
 CONNECTING = {"cryptography", "httpx2", "mcp", "mcp_types", "numpy", "starlette", "uvicorn"}
@@ -69,8 +76,14 @@ CONNECTING = {"cryptography", "httpx2", "mcp", "mcp_types", "numpy", "starlette"
 
 @pytest.mark.process
 @proves("P9")
-def test_a_router_that_connects_nothing_does_not_load_what_connections_need() -> None:
-    loaded = list_loaded_packages("from fingerpost import Router, Server\nRouter([Server.stdio('a', ['b'])])")
+def test_a_router_with_a_model_that_connects_nothing_does_not_load_what_connections_need() -> None:
+    program = (
+        "from fingerpost import Policy, Router, Server\n"
+        "from fingerpost.llm import OpenAIChat\n"
+        "model = OpenAIChat('m', base_url='http://127.0.0.1:1/v1')\n"
+        "Router([Server.stdio('a', ['b'])], model=model, policy=Policy(ask_for={'write'}))"
+    )
+    loaded = list_loaded_packages(program)
     assert loaded & (CONNECTING | {"jsonschema", "rich", "onnxruntime", "sqlalchemy"}) == set()
 
 
@@ -95,34 +108,17 @@ async def test_routers_and_commands_list_known_servers_without_loading_what_conn
         "        assert [card.key for card in router.tools.cards] == ['sleepy/look']\n"
         "anyio.run(list_tools)\n"
     )
-    loaded = await to_thread.run_sync(list_loaded_packages, program)
-    assert loaded & (CONNECTING | {"jsonschema", "rich", "onnxruntime"}) == set()
     entry = {"command": command[0], "args": command[1:], "era": "2025-11-25"}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"sleepy": entry}}), "utf-8")
-    for words in (["tools"], ["ask", "hello"]):
-        program = (
-            f"import os\nos.environ['FINGERPOST_STORE__URL'] = {settings.store.url!r}\n"
-            f"sys.argv = ['fingerpost', *{words!r}, '--servers', {str(file)!r}]\n"
-            "from fingerpost.surfaces.cli.main import main\n"
-            "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
-        )
-        loaded = await to_thread.run_sync(list_loaded_packages, program)
-        assert ("rich" in loaded) is (words == ["tools"])
-        assert loaded & (CONNECTING | {"jsonschema", "onnxruntime"}) == set()
-    assert server.starts == 1
-
-
-@pytest.mark.process
-@proves("P9")
-def test_naming_a_model_loads_neither_the_http_library_nor_the_encoder() -> None:
-    program = (
-        "from fingerpost import Policy, Router\n"
-        "from fingerpost.llm import OpenAIChat\n"
-        "model = OpenAIChat('m', base_url='http://127.0.0.1:1/v1')\n"
-        "Router([], model=model, policy=Policy(ask_for={'write'}))"
+    program += f"import os\nos.environ['FINGERPOST_STORE__URL'] = {settings.store.url!r}\n"
+    program += write_program(
+        [[*words, "--servers", str(file)] for words in (["ask", "hello"], ["tools"])],
+        check="assert ('rich' in sys.modules) is (words[0] == 'tools')",
     )
-    assert list_loaded_packages(program) & {"httpx2", "numpy", "onnxruntime", "rich"} == set()
+    loaded = await to_thread.run_sync(list_loaded_packages, program)
+    assert loaded & (CONNECTING | {"jsonschema", "onnxruntime"}) == set()
+    assert server.starts == 1
 
 
 def test_the_public_names_are_these_and_no_others() -> None:

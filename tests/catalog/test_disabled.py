@@ -81,4 +81,4 @@ class Switching(RuleBasedStateMachine):
 
 
 TestSwitching = pytest.mark.slow(proves("I7")(Switching.TestCase))
-TestSwitching.settings = settings(max_examples=40, stateful_step_count=12)
+TestSwitching.settings = settings(max_examples=20, stateful_step_count=12)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fingerpost.records import Effect, Json, Source
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.labelled import LABELLED
-from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.catalogs import card, tool
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -181,7 +181,6 @@ _PARTS = st.recursive(
 
 @pytest.mark.slow
 @proves("H16")
-@UNHURRIED
 @given(_PARTS)
 def test_no_schema_keeps_an_effect_from_being_judged(schema: Json) -> None:
     assert effect_of("view_items", "View items", inputSchema=schema) in Effect
@@ -282,7 +281,6 @@ def test_a_denied_danger_is_no_danger() -> None:
 
 @pytest.mark.slow
 @proves("H16")
-@UNHURRIED
 @given(st.text(min_size=1, max_size=60), st.text(max_size=200), st.booleans())
 def test_a_destructive_verb_can_never_be_talked_down(before: str, description: str, claim: bool) -> None:
     definition = tool(f"{before}_delete_things", description, annotations={"readOnlyHint": claim})
@@ -291,7 +289,6 @@ def test_a_destructive_verb_can_never_be_talked_down(before: str, description: s
 
 @pytest.mark.slow
 @proves("H16")
-@UNHURRIED
 @given(
     name=st.text(min_size=1, max_size=40).filter(lambda text: bool(text.strip())),
     description=st.text(max_size=80),

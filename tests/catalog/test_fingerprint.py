@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fingerpost.catalog import compute_fingerprint
 from fingerpost.catalog.pins import FINGERPRINTED_FIELDS, UNFINGERPRINTED_FIELDS
 from fingerpost.records import Json
-from tests.kit.catalogs import UNHURRIED, tool
+from tests.kit.catalogs import tool
 from tests.requirements import proves
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -35,7 +35,6 @@ def reverse_keys(value: Any) -> Any:
 
 @pytest.mark.slow
 @proves("F24")
-@UNHURRIED
 @given(definitions)
 @example(
     {"name": "a", "inputSchema": {"default": 1e22, "minimum": 1e-7, "enum": [123456789012345680.0, -0.0]}}
@@ -51,7 +50,6 @@ def test_pins_of_earlier_releases_hold(definition: dict[str, Json]) -> None:
 
 @pytest.mark.slow
 @proves("F24")
-@UNHURRIED
 @given(definitions)
 def test_key_order_white_space_and_mapping_type_do_not_matter(definition: dict[str, Json]) -> None:
     spaced = json.loads(json.dumps(reverse_keys(definition), indent=3))
@@ -64,7 +62,6 @@ def test_key_order_white_space_and_mapping_type_do_not_matter(definition: dict[s
 
 @pytest.mark.slow
 @proves("F24")
-@UNHURRIED
 @given(definitions, st.sampled_from(FINGERPRINTED_FIELDS), json_values)
 def test_any_change_to_a_covered_part_changes_the_fingerprint(
     definition: dict[str, Json], part: str, value: Json
@@ -83,7 +80,6 @@ def test_the_fingerprint_of_a_plain_tool_is_what_it_has_always_been() -> None:
 
 
 @proves("F24")
-@UNHURRIED
 @given(json_values)
 def test_what_serves_programs_and_screens_does_not_count(value: Json) -> None:
     plain = tool("get_thing")
@@ -94,7 +90,6 @@ def test_what_serves_programs_and_screens_does_not_count(value: Json) -> None:
 
 @pytest.mark.slow
 @proves("F24")
-@UNHURRIED
 @given(
     st.text().filter(lambda name: name not in {*FINGERPRINTED_FIELDS, *UNFINGERPRINTED_FIELDS}),
     json_values,

@@ -22,7 +22,7 @@ from fingerpost.records import (
 )
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.catalog.test_fingerprint import json_values
-from tests.kit.catalogs import UNHURRIED, card, catalog, create_listing, tool
+from tests.kit.catalogs import card, catalog, create_listing, tool
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -329,7 +329,6 @@ def test_answers_are_structured_when_an_output_schema_says_so() -> None:
 
 @pytest.mark.slow
 @proves("D1", "F19")
-@UNHURRIED
 @given(schema=json_values, annotations=json_values, description=json_values)
 def test_any_json_in_any_part_still_makes_a_card(schema: Json, annotations: Json, description: Json) -> None:
     definition = {
@@ -344,7 +343,6 @@ def test_any_json_in_any_part_still_makes_a_card(schema: Json, annotations: Json
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(st.text(max_size=20), st.text(max_size=60))
 def test_every_known_value_says_where_it_comes_from(name: str, description: str) -> None:
     known = card(tool(f"x{name}", description)).intelligence

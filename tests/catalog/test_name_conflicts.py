@@ -13,7 +13,7 @@ from fingerpost.catalog.tool_names import (
     build_own_name,
 )
 from fingerpost.records import Listing
-from tests.kit.catalogs import UNHURRIED, catalog, tool
+from tests.kit.catalogs import catalog, tool
 from tests.requirements import proves
 
 NAMES = st.one_of(
@@ -29,7 +29,6 @@ SERVERS = st.dictionaries(
 
 @pytest.mark.slow
 @proves("H15", "G4")
-@UNHURRIED
 @given(SERVERS)
 def test_every_tool_has_a_name_of_its_own_and_prefixed_ones_the_usual(
     servers: dict[str, tuple[bool, list[str]]],

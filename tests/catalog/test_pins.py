@@ -14,7 +14,7 @@ from fingerpost.events import MemorySink, PinAccepted, ToolQuarantined
 from fingerpost.records import Json, Listing
 from fingerpost.settings.model import FlagSettings
 from tests.catalog.test_fingerprint import definitions
-from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.requirements import proves
 
 OLD = tool("get_price", "Get the price of a thing")
@@ -208,7 +208,6 @@ def test_the_shown_difference_names_each_place_with_both_values() -> None:
 
 @pytest.mark.slow
 @proves("F24")
-@UNHURRIED
 @given(definitions, definitions)
 def test_the_difference_is_empty_exactly_when_the_fingerprints_agree(
     old: dict[str, Json], new: dict[str, Json]
@@ -218,7 +217,6 @@ def test_the_difference_is_empty_exactly_when_the_fingerprints_agree(
 
 @pytest.mark.slow
 @proves("F24")
-@UNHURRIED
 @given(definitions, st.text())
 def test_the_shown_values_are_printable_json_in_full(old: dict[str, Json], text: str) -> None:
     changes = find_differences({**old, "description": text}, {**old, "description": text + "\u202ex"})

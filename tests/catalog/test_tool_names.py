@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fingerpost.catalog import build_exposed_name, build_tool_key, escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible
-from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -20,14 +20,12 @@ pairs = st.tuples(crowded | any_text, crowded | any_text)
 
 
 @proves("H15")
-@UNHURRIED
 @given(pairs)
 def test_an_exposed_name_is_one_that_every_provider_accepts(pair: tuple[str, str]) -> None:
     assert ACCEPTED.fullmatch(build_exposed_name(*pair))
 
 
 @proves("H15", "F20")
-@UNHURRIED
 @given(st.sets(st.tuples(crowded, crowded), min_size=2, max_size=40))
 def test_different_tools_have_different_keys_and_exposed_names(tools: set[tuple[str, str]]) -> None:
     assert len({build_tool_key(*pair) for pair in tools}) == len(tools)
@@ -35,7 +33,6 @@ def test_different_tools_have_different_keys_and_exposed_names(tools: set[tuple[
 
 
 @proves("H15")
-@UNHURRIED
 @given(pairs)
 def test_no_tool_can_be_named_like_the_escaped_name_of_another(pair: tuple[str, str]) -> None:
     taken = build_exposed_name(*pair)
@@ -130,7 +127,6 @@ def test_a_name_that_only_looks_like_another_gets_a_name_that_looks_different() 
 
 
 @proves("F22")
-@UNHURRIED
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_the_visible_form_hides_nothing_and_confuses_nothing(one: str, other: str) -> None:
     assert escape_invisible_except(one).isprintable()
@@ -138,7 +134,6 @@ def test_the_visible_form_hides_nothing_and_confuses_nothing(one: str, other: st
 
 
 @proves("F22")
-@UNHURRIED
 @given(any_text, any_text)
 def test_a_key_is_printable_and_its_first_slash_separates(server: str, name: str) -> None:
     key = build_tool_key(server, name)

@@ -13,7 +13,6 @@ from fingerpost.choose.answer import (
 )
 from fingerpost.choose.prompts import MAX_STEP_LENGTH
 from fingerpost.settings.model import ChooseSettings
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.choices import create_history, packet, step
 from tests.kit.tables import table
 from tests.requirements import proves
@@ -122,7 +121,6 @@ def test_a_tool_that_failed_is_no_source() -> None:
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(text=st.text(), tool=st.text(max_size=40))
 def test_any_text_and_any_name_can_be_looked_at(text: str, tool: str) -> None:
     steps = [step(1, tool)]

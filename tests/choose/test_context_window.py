@@ -20,7 +20,6 @@ from fingerpost.errors import ModelUnavailable
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message
 from fingerpost.testing.models import HANG, ScriptedModel
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.choices import create_history, packet
 from tests.requirements import proves
 
@@ -177,7 +176,6 @@ MESSAGES = st.lists(
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(history=MESSAGES, budget=st.integers(0, 1500), summary=st.none() | st.text(max_size=3000))
 def test_whatever_was_said_it_fits_and_no_reply_loses_its_call(
     history: tuple[Message, ...], budget: int, summary: str | None

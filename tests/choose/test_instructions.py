@@ -22,7 +22,7 @@ from fingerpost.choose.offered_tools import (
 )
 from fingerpost.records import Json, JsonObject, ToolCard, UsageProfile, utc_now
 from fingerpost.settings.model import ToolOverride
-from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.catalogs import card, tool
 from tests.kit.choices import cards, pick
 from tests.requirements import proves
 
@@ -216,7 +216,6 @@ KEYS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 
 @pytest.mark.slow
 @proves("C9", "D4", "W7")
-@UNHURRIED
 @given(turns=st.lists(st.tuples(KEYS, KEYS), max_size=12), limit=st.integers(1, 10))
 def test_an_offer_keeps_its_places_and_as_many_tools_as_there_is_room_for(
     turns: list[tuple[list[str], list[str]]], limit: int

@@ -12,7 +12,6 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Json, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
 from tests.choose.test_tool_loop import JSON
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.choices import create_history, fits, packet, pick, step
 from tests.kit.tables import table
 from tests.requirements import proves
@@ -166,7 +165,6 @@ LINES = st.lists(st.sampled_from(PIECES), max_size=12).map("\n".join)
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(text=st.text() | LINES | JSON.map(json.dumps), last=st.booleans())
 def test_any_text_is_a_call_an_answer_or_a_problem_and_only_one_of_them(text: str, last: bool) -> None:
     turn = parse_react_turn(text, CARDS, last=last)

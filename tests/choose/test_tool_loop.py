@@ -14,7 +14,7 @@ from fingerpost.events.codec import decode, encode
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
-from tests.kit.catalogs import UNHURRIED, catalog, create_listing
+from tests.kit.catalogs import catalog, create_listing
 from tests.kit.choices import READ, create_history, fits, packet, pick, step
 from tests.kit.tables import table
 from tests.requirements import proves
@@ -346,7 +346,6 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(value=JSON, around=st.text(max_size=30), tools=st.booleans())
 def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, around: str, tools: bool) -> None:
     text = f"{around}{json.dumps(value)}{around}"
@@ -357,7 +356,6 @@ def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, aroun
         assert len(turn.note) < 12_000
 
 
-@UNHURRIED
 @given(text=st.text(alphabet='{}[]",:calsnwer\\ \n', max_size=400))
 def test_arbitrary_text_in_json_form_never_crashes(text: str) -> None:
     parse_turn(reply(text), CARDS, has_tool_support=False)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from fingerpost.errors import ConfigError
 from fingerpost.evals.datasets import EvalCatalog, ToolRecord, read_predictions, read_queries, read_tools
 from fingerpost.settings import Settings
-from tests.kit.catalogs import UNHURRIED
 
 
 def lines(path: Path, *rows: Mapping[str, object] | str) -> Path:
@@ -152,7 +151,6 @@ def test_no_tools_at_all_is_an_empty_catalog() -> None:
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(
     names=st.lists(
         st.tuples(st.sampled_from(["a", "a/b", "a~2", "שלום"]), st.text(min_size=1, max_size=4)), max_size=25

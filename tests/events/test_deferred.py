@@ -9,7 +9,7 @@ from threading import Thread
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.events import (
@@ -139,7 +139,6 @@ async def test_a_sink_that_fails_costs_only_itself() -> None:
 
 
 @given(st.lists(st.sampled_from(["tell", "emit", "other", "flush", "turn", "moment"]), max_size=40))
-@settings(max_examples=60)
 def test_the_order_is_kept_across_threads(steps: list[str]) -> None:
     async def read_counts() -> tuple[list[int], int]:
         sink = MemorySink()

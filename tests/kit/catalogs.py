@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import HealthCheck, settings
-
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
 from fingerpost.records import Json, JsonObject, Listing, ToolCard
 from fingerpost.settings.model import FlagSettings, ToolOverride
-
-# Property tests look for wrong answers, not for slow ones: a busy machine must not fail them.
-UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def tool(name: str, description: str = "Look at a thing", **parts: Json) -> dict[str, Json]:

@@ -38,7 +38,7 @@ def run_command(command: list[str], home: Path, *arguments: str) -> tuple[int, s
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["config", "show"], ["nonsense"], ["tools"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["config", "show"], ["nonsense"]], ids=" ".join)
 def test_it_says_and_returns_what_the_installed_command_does(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "fingerpost.toml").write_text("[flags]\npins = false\n", encoding="utf-8")
     cold = run_command([program("fingerpost")], tmp_path, *arguments)

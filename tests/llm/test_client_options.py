@@ -13,7 +13,6 @@ from fingerpost.llm import ModelPool, ModelReply, ModelRequest, ResponseSchema, 
 from fingerpost.llm.openai_chat import build_body
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.model_server import ModelServer, chat, create_error, create_reply
 from tests.kit.native_model_server import Vendor, content, message, native, text
 from tests.kit.tables import table
@@ -140,7 +139,6 @@ OPTION = st.sampled_from(
 )
 
 
-@UNHURRIED
 @given(options=st.dictionaries(OPTION, st.none() | st.integers() | st.text(max_size=5)), newer=st.booleans())
 def test_whatever_a_caller_writes_is_sent_once_and_never_beside_ours(
     options: dict[str, Any], newer: bool

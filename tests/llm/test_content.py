@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fingerpost.llm import parse_structured
 from fingerpost.llm.content import MAX_REPLY_LENGTH
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -142,14 +141,12 @@ def test_without_a_schema_any_object_or_array_will_do():
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(objects)
 def test_every_object_survives_fences_and_prose(value: dict[str, Any]):
     for text in (json.dumps(value), f"```json\n{json.dumps(value)}\n```", f"Here: {json.dumps(value)} Done."):
         assert parse_structured(text, {"type": "object"}) == value
 
 
-@UNHURRIED
 @given(st.text(alphabet='{}[]",:\\`<>/think 12aé\n', max_size=400))
 def test_junk_never_raises(text: str):
     found = parse_structured(text, ANSWER)

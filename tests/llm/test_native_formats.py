@@ -14,7 +14,6 @@ from fingerpost.llm.native import AnthropicDialect, GoogleDialect
 from fingerpost.llm.native_formats import NativeRequest, build_closed_schema, build_plain_schema
 from fingerpost.llm.stream import ReplyAssembler
 from fingerpost.records import JsonObject, Message
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.native_model_server import (
     KEY,
     Vendor,
@@ -313,7 +312,6 @@ messages = st.builds(
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(st.lists(messages, max_size=8), st.booleans())
 def test_turns_alternate_and_every_call_has_its_result(history: list[Message], with_tools: bool):
     request = ModelRequest(messages=tuple(history), tools=(LOOK,) if with_tools else ())
@@ -352,7 +350,6 @@ kinds = st.sampled_from(
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(st.lists(st.tuples(kinds, anything), max_size=6))
 def test_no_event_whatever_it_holds_breaks_the_reading(events: list[tuple[str | None, Any]]):
     for dialect in (AnthropicDialect(), GoogleDialect()):
@@ -387,7 +384,6 @@ schemas = st.recursive(
 )
 
 
-@UNHURRIED
 @given(schemas)
 def test_a_closed_schema_closes_every_object_and_keeps_only_what_is_enforced(schema: dict[str, Any]):
     closed = build_closed_schema(schema)

@@ -14,7 +14,6 @@ from fingerpost.errors import ModelReplyInvalid
 from fingerpost.llm import ModelReply
 from fingerpost.llm.remote import FailedAttempt
 from fingerpost.llm.stream import ModelEventParser, ReplyAssembler
-from tests.kit.catalogs import UNHURRIED
 from tests.requirements import proves
 
 WRAPPING = ("choices", "delta", "message", "tool_calls", "function", "usage", "error")
@@ -38,7 +37,6 @@ def pieces(content: bytes, cuts: list[int]) -> list[bytes]:
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(st.lists(texts, max_size=6), LINE_ENDS, CUTS)
 def test_events_are_the_same_however_the_bytes_are_cut(given_text: list[str], end: str, cuts: list[int]):
     content = "".join(
@@ -50,7 +48,6 @@ def test_events_are_the_same_however_the_bytes_are_cut(given_text: list[str], en
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(st.binary(max_size=300), CUTS)
 def test_any_bytes_at_all_are_survived(content: bytes, cuts: list[int]):
     whole, cut = ModelEventParser(), ModelEventParser()
@@ -61,7 +58,6 @@ def test_any_bytes_at_all_are_survived(content: bytes, cuts: list[int]):
 
 @pytest.mark.slow
 @proves("W10")
-@UNHURRIED
 @given(st.lists(junk, max_size=6))
 def test_any_chunks_are_a_reply_a_setback_or_a_clear_error(chunks: list[Any]):
     reply, handed = ReplyAssembler("tiny", 1000), list[str]()

@@ -14,7 +14,7 @@ from fingerpost.call.outcomes import build_choice_sample
 from fingerpost.narrow.history_scorer import HistoryScorer, ToolHistory
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Choice, ErrorKind, Outcome, ToolFollower
-from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -123,7 +123,6 @@ def test_tools_that_are_gone_and_empty_catalogs_do_no_harm() -> None:
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(
     text=st.text(max_size=80),
     past=st.lists(st.tuples(st.text(max_size=40), st.sampled_from(KEYS), st.booleans()), max_size=12),

@@ -11,7 +11,6 @@ from fingerpost.catalog.tool_names import count_edits
 from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.lexical_terms import iterate_terms, stem_word
 from fingerpost.records import ToolCard
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.scorers import EVERYDAY, ask, best, cards, tool
 from tests.kit.tables import table
 
@@ -200,7 +199,6 @@ def test_junk_is_answered(text: str) -> None:
     assert np.isfinite(scores).all()
 
 
-@UNHURRIED
 @given(st.text(max_size=400))
 def test_any_request_gets_finite_scores_that_are_not_negative(text: str) -> None:
     scores = SHARED.scores(ask(text), EVERYDAY)

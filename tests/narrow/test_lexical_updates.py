@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fingerpost.narrow.lexical_scorer import MAX_DEAD_TERMS, LexicalScorer
 from fingerpost.records import ToolCard
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.scorers import EVERYDAY, ask, cards, tool
 
 REQUESTS = ("delete the branch", "wether forcast", "send mail", "open webpage", "find a file for me", "repo")
@@ -29,7 +28,7 @@ some_tools = st.lists(
 
 
 @pytest.mark.slow
-@settings(UNHURRIED, max_examples=25)
+@settings(max_examples=25)
 @given(st.lists(some_tools, min_size=1, max_size=4))
 def test_an_index_that_grew_step_by_step_scores_like_one_built_at_once(
     steps: list[tuple[ToolCard, ...]],

@@ -15,7 +15,6 @@ from fingerpost.narrow.scorer import (
     split_tool_name,
 )
 from fingerpost.records import Json
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.scorers import cards, tool
 from tests.kit.tables import table
 
@@ -82,7 +81,6 @@ def test_a_huge_description_is_read_only_at_its_beginning() -> None:
     assert len(build_tool_text(card).description) <= MAX_DESCRIPTION_LENGTH
 
 
-@UNHURRIED
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_description_gives_one_line_of_bounded_valid_text(description: str, about: str) -> None:
     made = cards(a=[tool("t", description.encode("utf-8", "replace").decode(), p=about)])

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.server_picker import pick_by_scores
-from tests.kit.catalogs import UNHURRIED
 from tests.requirements import proves
 
 CLEAR = {"a": [0.9, 0.8], "b": [0.5], "c": [0.32, 0.3], "d": [0.1], "e": [0.02], "f": []}
@@ -50,7 +49,6 @@ def test_several_good_tools_count_for_more_than_one_lucky_one():
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(
     st.dictionaries(st.text(min_size=1, max_size=8), st.lists(st.floats(), max_size=6), max_size=12),
     st.lists(st.text(max_size=8), max_size=3),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
 import pytest
 
 from fingerpost import Router, Settings
+from fingerpost.catalog import Snapshot
 from fingerpost.errors import ConfigError
 from fingerpost.llm import ModelRequest
 from fingerpost.narrow.server_prompt import (
@@ -131,10 +133,16 @@ def test_a_conversation_too_long_loses_its_middle_and_says_so():
 
 @pytest.mark.slow
 def test_a_catalog_of_very_many_servers_is_still_listed_whole():
-    wordy = catalog(
-        *(create_listing(f"s{number:04}", *(tool(f"t{i}", LONG) for i in range(5))) for number in range(380))
+    cards = catalog(create_listing("s", *(tool(f"t{i}", LONG) for i in range(5)))).snapshot.cards
+    servers = [f"s{number:04}" for number in range(380)]
+    wordy = Snapshot(
+        cards=tuple(
+            replace(card, server=name, key=f"{name}/{card.name}", exposed_name=f"{name}__{card.name}")
+            for name in servers
+            for card in cards
+        )
     )
-    listed = format_server_list(wordy.snapshot)
+    listed = format_server_list(wordy)
     assert len(listed) <= 200_000 // 2  # it would be longer than 200,000 with whole descriptions
     assert listed.count("(5 tools)") == 380
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.server_prompt import ServerNames, parse_server_choice
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -84,13 +83,11 @@ def test_the_names_that_do_not_exist_are_told():
     assert picked.unknown == ("jira", "s3")
 
 
-@UNHURRIED
 @given(names, st.sampled_from([", ", "\n", "; ", "\n- ", "\n* ", " and "]))
 def test_any_list_of_names_is_read_back(servers: list[str], joint: str):
     assert set(parse_server_choice(joint.join(servers), NAMES).servers) == set(servers)
 
 
-@UNHURRIED
 @given(names, st.text(max_size=60))
 def test_the_object_is_read_back_whatever_stands_around_it(servers: list[str], around: str):
     reply = f"{around.replace('{', '').replace('[', '')}\n{json.dumps({'relevant_servers': servers})}"
@@ -98,7 +95,6 @@ def test_the_object_is_read_back_whatever_stands_around_it(servers: list[str], a
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(st.text(max_size=500) | st.text(alphabet='relvant_s{}[]",:\\\n-* githubmail12.', max_size=300))
 def test_only_servers_there_are_come_out_of_any_text(reply: str):
     assert set(parse_server_choice(reply, NAMES).servers) <= set(SERVERS)

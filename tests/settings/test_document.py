@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml
@@ -213,7 +213,6 @@ class TomlWriter:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), crlf=st.booleans())
 def test_every_key_of_a_toml_file_is_on_the_line_the_locator_says(data: st.DataObject, crlf: bool) -> None:
     writer = TomlWriter(data.draw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -38,8 +39,8 @@ HARMLESS = {
 }
 ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"
 LINK = "{http://www.w3.org/1999/xlink}href"
-few = hypothesis_settings(max_examples=15, deadline=None)
-drawn = hypothesis_settings(max_examples=5, deadline=None)  # a chart takes a tenth of a second
+few = hypothesis_settings(max_examples=10)
+drawn = hypothesis_settings(max_examples=3)  # a chart takes a tenth of a second
 
 
 def texts(svg: bytes) -> list[str]:
@@ -56,9 +57,8 @@ def texts(svg: bytes) -> list[str]:
 
 @pytest.mark.slow
 @proves("B3", "U13")
-@table(
-    ("order", "words"),
-    [
+async def test_pictures_show_what_they_were_given(settings: Settings):
+    rows: Sequence[tuple[dict[str, Any], list[str]]] = [
         ({"prompt": "a bar chart of fruit sold: apples 3, pears 5 and plums 2.5"},
          ["Fruit sold", "apples", "pears", "plums", "2.5"]),
         ({"kind": "chart", "data": {"labels": ["Q1", "Q2"], "series": {"2025": [12, 18], "2026": [9, -3]}}},
@@ -73,16 +73,13 @@ def texts(svg: bytes) -> list[str]:
          ["Start", "Ready?", "yes", "Go"]),
         ({"kind": "diagram", "data": {"messages": [["Ann", "Bob", "Hello"], ["Bob", "Ann", "Hi"]]}},
          ["Ann", "Bob", "Hello", "Hi"]),
-    ],
-)  # fmt: skip
-async def test_pictures_show_what_they_were_given(
-    settings: Settings, order: dict[str, Any], words: list[str]
-):
+    ]  # fmt: skip
     async with maker(settings) as router:
-        picture = await order_asset(router, **order)
-    assert picture.media_type == "image/svg+xml" and picture.name.endswith(".svg")
-    shown = texts(picture.data)
-    assert [word for word in words if word not in shown] == []
+        for order, words in rows:
+            picture = await order_asset(router, **order)
+            assert picture.media_type == "image/svg+xml" and picture.name.endswith(".svg")
+            shown = texts(picture.data)
+            assert [word for word in words if word not in shown] == [], order
 
 
 @pytest.mark.slow
@@ -235,8 +232,9 @@ def test_any_labels_and_values_are_drawn(values: dict[str, float], kind: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHART_TYPES)
-@pytest.mark.parametrize("count", [1, 40])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("bar", 1), ("bar", 40), ("line", 40), ("scatter", 1), ("pie", 1), ("pie", 40)]
+)
 def test_nothing_is_drawn_at_the_edge_of_a_chart(kind: str, count: int):
     values = {f"{at} a rather long label for a value": 10.0**at for at in range(count)}
     drawn = draw_chart(
@@ -315,9 +313,9 @@ def test_values_in_words_are_found(prompt: str, pairs: dict[str, float]):
 
 
 @pytest.mark.slow
-@table("text", ["1,234.5 € (67 %) – é?", "שלום", "Ελλάδα", "$x$ and \\frac"])
-def test_letters_for_pngs(text: str):
-    assert draw_chart(parse_chart({text: 1, "b": 2}, ""), "png").startswith(b"\x89PNG")
+def test_letters_for_pngs():
+    data: Json = {"1,234.5 € (67 %) – é?": 1, "שלום": 2, "Ελλάδα": 3, "$x$ and \\frac": 4}
+    assert draw_chart(parse_chart(data, ""), "png").startswith(b"\x89PNG")
 
 
 @pytest.mark.process

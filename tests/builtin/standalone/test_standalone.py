@@ -95,8 +95,7 @@ def test_alone_it_ends_when_it_is_told_to(person: CommandLine):
 
 
 @proves("U8", "B9")
-@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
+@pytest.mark.parametrize(("header", "era"), [("Authorization", "2025-11-25"), ("X-API-Key", "2026-07-28")])
 async def test_over_http_a_caller_with_the_key_is_served(
     address: str, settings: Settings, era: Any, header: str
 ):

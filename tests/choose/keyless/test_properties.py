@@ -26,7 +26,7 @@ from fingerpost.choose.keyless.tables import (
 )
 from fingerpost.records import Effect, Json, Signals, ToolCard
 from tests.choose.keyless.corpus import TODAY, cases, every_card, read
-from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.catalogs import card, tool
 from tests.kit.tables import table
 
 CARDS = list(every_card().values())
@@ -52,7 +52,6 @@ def accepts(schema: Any, argument: Json) -> bool:
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(request=requests, card=st.sampled_from(CARDS))
 def test_no_argument_fails_its_own_schema(request: str, card: ToolCard):
     got = fill_arguments(card, request, read(request), today=TODAY, zone=ZONE)
@@ -62,7 +61,6 @@ def test_no_argument_fails_its_own_schema(request: str, card: ToolCard):
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(request=requests, card=st.sampled_from(CARDS))
 def test_every_value_stems_from_the_request_or_from_what_is_written_down(request: str, card: ToolCard):
     got = fill_arguments(card, request, read(request), today=TODAY, zone=ZONE)
@@ -145,7 +143,6 @@ junk_schemas = st.recursive(
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(
     prop=junk_schemas,
     name=st.sampled_from(["path", "a", "q", "count", "", "שם", "x y", "date"]),
@@ -160,7 +157,6 @@ def test_a_schema_or_a_request_of_any_shape_is_survived(prop: Json, name: str, r
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(request=st.text(max_size=200), other=st.sampled_from(REQUESTS))
 def test_signals_of_another_text_do_not_mislead(request: str, other: str):
     """A request is cut and split on its way here; what is not in the text is not used."""

@@ -17,7 +17,6 @@ from fingerpost.choose.keyless.replies import (
 )
 from fingerpost.records import Entity, EntityKind, Narrowing, Need, NeedVerdict, Step
 from tests.choose.keyless.corpus import read
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.tables import table
 
 ABILITIES = ("time/get_current_time", "files/read_text_file")
@@ -66,7 +65,6 @@ def test_a_reply_of_any_length_is_bounded_and_an_empty_one_is_said():
     assert "answered with nothing" in build_keyless_answer([step("  ")])
 
 
-@UNHURRIED
 @given(text=st.text(max_size=300))
 def test_unfencing_gives_back_what_was_fenced(text: str):
     shown = fence_as_data(text, "s/t").split("\n", 2)[2].rsplit("\n", 1)[0]
@@ -146,7 +144,6 @@ sums = st.recursive(
 
 
 @pytest.mark.slow
-@UNHURRIED
 @given(one=sums, other=sums)
 def test_a_sum_comes_out_as_it_should(one: tuple[str, Fraction], other: tuple[str, Fraction]):
     assert evaluate_expression(f"{one[0]} + {other[0]}") in (str(one[1] + other[1]), None)
@@ -154,7 +151,6 @@ def test_a_sum_comes_out_as_it_should(one: tuple[str, Fraction], other: tuple[st
     assert not short or evaluate_expression(f"{one[0]} - {other[0]}") == str(one[1] - other[1])
 
 
-@UNHURRIED
 @given(text=st.text(alphabet="0123456789+-*/^%(). ", max_size=120))
 def test_no_sum_takes_long_or_breaks_the_reader(text: str):
     result = evaluate_expression(text)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fingerpost.choose.syntax_guard.formats import MAX_HELD_LENGTH
 from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from tests.choose.syntax_guard.corpus import GUARD, REQUESTS, SYNTAX
-from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.catalogs import card, tool
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -157,16 +160,38 @@ def test_other_questions_are_not_about_syntax(request_text: str) -> None:
         "=== Tool Call\n",
     ],
 )
-@pytest.mark.parametrize(("asked", "length"), [*zip(REQUESTS, (34_000, 6_000, 6_000), strict=True)])
+@pytest.mark.parametrize(("asked", "length"), [*zip(REQUESTS, (8_000, 3_000, 3_000), strict=True)])
 def test_a_long_hostile_text_is_gone_through_in_time(pattern: str, asked: str, length: int) -> None:
-    """One of them is longer than what is held back before a decision."""
+    go_through(pattern, length, asked)
+
+
+@table(
+    "pattern",
+    [
+        "<tool_call>",
+        "Action:",
+        "`",
+        "```json\n",
+        '{"arguments":',
+        "[",
+        "\n",
+        "to=functions.",
+        "<invoke name='a'>",
+    ],
+)
+def test_a_text_longer_than_what_is_held_back_is_gone_through_in_time(pattern: str) -> None:
+    go_through(pattern, MAX_HELD_LENGTH + 2_000, "")
+
+
+def go_through(pattern: str, length: int, asked: str) -> None:
     text = (pattern * (length // len(pattern) + 1))[:length]
+    began = time.process_time()
     cleaned = GUARD.clean(text, request=asked)
+    assert time.process_time() - began < 5  # it takes a tenth of a second
     assert len(cleaned.text) <= len(text)
     assert len(cleaned.removed) <= 250
 
 
-@UNHURRIED
 @given(st.text(max_size=400))
 def test_any_text_is_gone_through_and_nothing_is_added_to_it(text: str) -> None:
     cleaned = GUARD.clean(text)
@@ -177,6 +202,6 @@ def test_any_text_is_gone_through_and_nothing_is_added_to_it(text: str) -> None:
 @pytest.mark.slow
 @table("sign", ['{"a":', "[", "(", "<a>", "not ", "-", "a."])
 def test_deep_nesting_breaks_nothing(sign: str) -> None:
-    for depth in (1, 2, 150, 9_000):
+    for depth in (1, 2, 150, 4_000):
         cleaned = GUARD.clean("<tool_call>get_weather(x=" + sign * depth)
         assert cleaned.text == ""

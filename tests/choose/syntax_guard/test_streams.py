@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fingerpost.choose.syntax_guard.scanner import CleanedText, SyntaxGuard
 from tests.choose.syntax_guard.corpus import GUARD, REQUESTS, GuardSample, ordinary, read_invented_samples
-from tests.kit.catalogs import UNHURRIED
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -62,14 +61,18 @@ def clean_stream(guard: SyntaxGuard, pieces: list[str], *, request: str = "") ->
 @pytest.mark.slow
 @proves("A15")
 @table("sample", (*read_invented_samples(), *ordinary()), ids=lambda sample: sample.text[:40])
-def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: GuardSample) -> None:
-    whole = GUARD.clean(sample.text, request=sample.request)
-    assert clean_stream(GUARD, list(sample.text), request=sample.request) == whole
+def test_a_text_that_comes_in_small_pieces_is_shown_like_the_whole(sample: GuardSample) -> None:
+    """Every fourth letter by letter."""
+    text = sample.text
+    size = 1 if len(text) % 4 == 0 else 5
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    whole = GUARD.clean(text, request=sample.request)
+    assert clean_stream(GUARD, pieces, request=sample.request) == whole
 
 
 @pytest.mark.slow
 @proves("A15")
-@settings(UNHURRIED, max_examples=120)
+@settings(max_examples=40)
 @given(
     data=st.data(),
     texts=st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=4),
@@ -84,7 +87,7 @@ def test_where_a_stream_is_cut_makes_no_difference(data: st.DataObject, texts: l
 
 
 @pytest.mark.slow
-@settings(UNHURRIED, max_examples=120)
+@settings(max_examples=40)
 @given(pieces=st.lists(_SIGNS, max_size=40), asked=st.sampled_from(REQUESTS))
 def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str], asked: str) -> None:
     text = "".join(pieces)
@@ -97,7 +100,7 @@ def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str],
 @proves("A15")
 # The same examples every time: of 130,000 drawn at random, 50 leaked (a text that holds the very call, or
 # JSON that never ends before it).
-@settings(UNHURRIED, max_examples=120, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     before=st.lists(st.sampled_from(_PARAGRAPHS), max_size=2),
     block=st.sampled_from(_BLOCKS),
@@ -135,7 +138,7 @@ def test_only_the_beginning_of_a_marker_is_held_back() -> None:
 def test_what_is_held_is_bounded_however_long_a_block_is() -> None:
     stream = GUARD.stream()
     shown = [stream.feed('{"name": "get_weather", "arguments": {"city": "')]
-    shown += [stream.feed("x" * 1_000) for _ in range(200)]
+    shown += [stream.feed("x" * 1_000) for _ in range(80)]
     shown.append(stream.finish())
     assert "".join(shown) == ""
     assert [one.name for one in stream.removed] == ["weather/get_weather"]
@@ -146,5 +149,5 @@ def test_what_is_held_is_bounded_however_long_a_block_is() -> None:
 def test_a_block_that_never_ends_hides_all_that_follows() -> None:
     stream = GUARD.stream()
     assert stream.feed("Well.\n\n<tool_call>\nget_weather for ") == "Well."
-    assert "".join(stream.feed("and more ") for _ in range(20_000)) == ""
+    assert "".join(stream.feed("and more ") for _ in range(4_000)) == ""
     assert stream.finish() == ""

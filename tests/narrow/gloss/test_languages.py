@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.gloss.gloss import TABLE_LANGUAGES, fold_spelling, translate_request
@@ -147,7 +147,6 @@ def test_a_text_whose_words_are_unknown_is_not_translated() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=200), language=st.sampled_from(sorted(TABLE_LANGUAGES)))
 def test_any_text_can_be_translated(text: str, language: str) -> None:
     assert isinstance(translate_request(text, language), str)

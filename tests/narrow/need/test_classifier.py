@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog.words import parse_word_set
@@ -219,7 +219,6 @@ def test_a_request_about_a_tool_or_a_text_that_names_one_needs_none(text: str) -
 
 @pytest.mark.slow
 @proves("A2")
-@settings(max_examples=100, deadline=None)
 @given(text=st.text(max_size=200), name=st.sampled_from(["note/write_note", "note__look", "note.look"]))
 def test_what_stands_behind_a_tools_name_does_not_undo_it(text: str, name: str) -> None:
     asked = f"use {name} {text}"
@@ -275,7 +274,6 @@ texts = st.text(max_size=400) | st.lists(
 
 @pytest.mark.slow
 @proves("A2")
-@settings(max_examples=150, deadline=None)
 @given(text=texts, earlier=st.lists(texts, max_size=3))
 def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[str]) -> None:
     history = [
@@ -292,7 +290,6 @@ def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[st
 
 @pytest.mark.slow
 @proves("A2")
-@settings(max_examples=150, deadline=None)
 @given(
     words=st.lists(
         st.sampled_from(

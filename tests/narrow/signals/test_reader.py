@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog.words import CATEGORY_NAMES
@@ -263,7 +263,6 @@ def test_what_is_wanted_at_the_end_of_a_long_text_is_heard(reader: SignalReader)
 
 
 @given(st.text(max_size=500))
-@settings(deadline=None)
 def test_any_text_is_read_and_whatever_is_found_stands_in_it(reader: SignalReader, text: str) -> None:
     signals = reader.read(text)
     assert all(entity.text and entity.text in text for entity in signals.entities)
