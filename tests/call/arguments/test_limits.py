@@ -120,7 +120,7 @@ LISTS = [[0] * 100] * 20
         (
             {"items": {"propertyNames": {"anyOf": [{"pattern": f"^{place}.*$"} for place in range(100)]}}},
             [{"k": 1}] * 20,
-            10_000,
+            20_000,
         ),
         ({"allOf": [{"$ref": f"#/$defs/lost{place}"} for place in range(300)]}, 1, 1_200),
         ({"allOf": [{"$ref": f"#lost{place}"} for place in range(300)]}, 1, 1_200),
