@@ -76,22 +76,36 @@ class Module:
     name: str  # dotted, with the package: fingerpost.router.router
     path: Path
     tree: ast.Module
-    lines: int
-    _nodes: dict[type[ast.AST], list[ast.AST]]  # of the whole tree, by kind
+    text: str
+    _statements: dict[type[ast.AST], list[ast.AST]]  # by kind
 
     @classmethod
     def parse(cls, name: str, path: Path) -> Module:
-        """Parse and walk a file once, for all rules."""
+        """Parse a file and collect its statements once, for all rules."""
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
-        nodes: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
-        for node in ast.walk(tree):
-            nodes[type(node)].append(node)
-        return cls(name, path, tree, text.count("\n"), nodes)
+        statements: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        left: list[ast.AST] = [tree]
+        while left:
+            node = left.pop()
+            statements[type(node)].append(node)
+            for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+                left += getattr(node, part, ())
+        return cls(name, path, tree, text, statements)
 
     def find(self, *kinds: type[Node]) -> Iterator[Node]:
+        """The statements of these kinds."""
         for kind in kinds:
-            yield from cast("list[Node]", self._nodes.get(kind, []))
+            yield from cast("list[Node]", self._statements.get(kind, []))
+
+    def find_expressions(self, kind: type[Node], mark: str) -> Iterator[Node]:
+        """The expressions of this kind, if the file has this mark."""
+        if mark in self.text:
+            yield from (node for node in ast.walk(self.tree) if isinstance(node, kind))
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
 
     @property
     def is_package(self) -> bool:
@@ -210,7 +224,7 @@ def find_numbered_codes(modules: list[Module]) -> list[str]:
         for module in modules
         if module.name not in ("fingerpost.surfaces.gateway.protocol", "fingerpost.servers.errors")
         and not module.name.startswith("fingerpost.testing.")
-        for node in module.find(ast.UnaryOp)
+        for node in module.find_expressions(ast.UnaryOp, "-32")
         if isinstance(node.op, ast.USub)
         and isinstance(node.operand, ast.Constant)
         and isinstance(node.operand.value, int)
@@ -238,8 +252,9 @@ def find_foreign_writes(modules: list[Module]) -> list[str]:
     return [
         f"{module.name}:{target.lineno}: {ast.unparse(target)}"
         for module in modules
-        if module is not owner and any(node.id == "RunState" for node in module.find(ast.Name))
-        for target in module.find(ast.Attribute)
+        if module is not owner
+        and any(node.id == "RunState" for node in module.find_expressions(ast.Name, "RunState"))
+        for target in module.find_expressions(ast.Attribute, "RunState")
         if _is_written(target) and target.attr in fields and ast.unparse(target.value) != "self"
     ]
 
@@ -253,7 +268,7 @@ def find_merged_keywords(modules: list[Module]) -> list[str]:
     return [
         f"{module.name}:{node.lineno}"
         for module in modules
-        for node in module.find(ast.Call)
+        for node in module.find_expressions(ast.Call, "**{")
         for keyword in node.keywords
         if keyword.arg is None and isinstance(keyword.value, ast.Dict) and None in keyword.value.keys
     ]

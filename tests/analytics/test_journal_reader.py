@@ -235,7 +235,7 @@ async def test_a_slow_reader_loses_nothing(journal: OpenJournal) -> None:
     with journal.ledger.follow_events(after=0, kinds=["call_received"]) as slow:
         await journal.record(*call("cal_first"))
         await take(slow, 1)
-        calls = [call(f"cal_{number}")[0] for number in range(2_600)]
+        calls = [call(f"cal_{number}")[0] for number in range(2_200)]
         for start in range(0, len(calls), 200):
             await journal.record(*calls[start : start + 200])
         await journal.ledger.refresh()

@@ -118,13 +118,13 @@ def test_a_run_that_is_better_on_every_query_is_clearly_better_and_a_wash_is_not
         return compute_measures(queries, {line.id: line for line in lines})
 
     half, most, other = run({*range(30)}), run({*range(55)}), run({*range(30, 60)})
-    found = {one.name: one for one in compare_runs(half, most, draws=200)}
+    found = {one.name: one for one in compare_runs(half, most, draws=80)}
     assert found["recall@1"].change == pytest.approx(25 / 60)
     assert found["recall@1"].verdict == "better"
     assert found["recall@1"].low < 25 / 60 < found["recall@1"].high
-    wash = {one.name: one for one in compare_runs(half, other, draws=200)}["recall@1"]
+    wash = {one.name: one for one in compare_runs(half, other, draws=80)}["recall@1"]
     assert (wash.change, wash.verdict) == (0.0, "no clear difference")
-    assert {one.name: one for one in compare_runs(most, half, draws=200)}["recall@1"].verdict == "worse"
+    assert {one.name: one for one in compare_runs(most, half, draws=80)}["recall@1"].verdict == "worse"
 
 
 def test_lower_is_better_for_time() -> None:
@@ -136,7 +136,7 @@ def test_only_queries_both_runs_answered_are_compared() -> None:
     queries = [create_query("1", "a"), create_query("2", "a")]
     one = compute_measures(queries, {"1": create_prediction("1", "a"), "2": create_prediction("2", "x")})
     other = compute_measures(queries, {"1": create_prediction("1", "a")})
-    found = {item.name: item for item in compare_runs(one, other, draws=200)}
+    found = {item.name: item for item in compare_runs(one, other, draws=80)}
     assert (found["recall@1"].before, found["recall@1"].queries) == (1.0, 1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.events import (
@@ -122,6 +122,7 @@ def test_what_must_be_accounted_for_is_marked_for_the_audit_trail() -> None:
 
 @pytest.mark.slow
 @proves("H23")
+@settings(max_examples=10)
 @given(st.lists(packet_events, max_size=12))
 def test_any_history_a_packet_can_have_survives_storage(wishes: list[PacketEvent]) -> None:
     history: list[PacketEvent] = [PacketReceived.from_packet(Packet.start("begin"))]

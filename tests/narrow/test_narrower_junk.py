@@ -56,12 +56,12 @@ def test_a_catalog_of_one_offers_it() -> None:
 
 @pytest.mark.slow
 @proves("N6")
-def test_a_thousand_identical_tools_are_one_tool() -> None:
+def test_many_identical_tools_are_one_tool() -> None:
     same = tool("read_file", "Read a file from disk.", "path")
-    narrower = narrower_of({f"server{number}": [same] for number in range(1_000)})
+    narrower = narrower_of({f"server{number}": [same] for number in range(200)})
     narrowing = narrower.narrow(NarrowRequest(text="read the file notes.txt"))
     assert len(list_offered(narrowing)) == 1
-    assert narrowing.shortlist.considered == 1_000
+    assert narrowing.shortlist.considered == 200
     assert len(narrowing.shortlist.candidates) == 20
     assert all("the same tool as" in one.lost for one in narrowing.shortlist.candidates[1:])
 

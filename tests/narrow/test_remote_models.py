@@ -40,6 +40,7 @@ TOOLS: Mapping[str, list[JsonObject]] = {
     ],
     "files": [tool(f"tool_{number}", f"Makes a backup of drive {number}.") for number in range(40)],
 }
+FEW = {name: TOOLS[name] for name in ("mail", "sky")}
 REQUEST = "will I need an umbrella on Sunday?"
 
 Answer = Callable[[Mapping[str, Any]], object]
@@ -112,10 +113,10 @@ def build_settings(folder: Path | None = None, **narrow: Any) -> Settings:
 
 
 @contextmanager
-def open_narrower(settings: Settings) -> Generator[Narrower]:
+def open_narrower(settings: Settings, tools: Mapping[str, list[JsonObject]] = FEW) -> Generator[Narrower]:
     narrower = Narrower(settings)
     try:
-        narrower.prepare(snapshot_of(TOOLS))
+        narrower.prepare(snapshot_of(tools))
         assert narrower.wait_until_ready(30)
         yield narrower
     finally:
@@ -129,7 +130,7 @@ def rank(narrower: Narrower, text: str = REQUEST) -> list[str]:
 @pytest.mark.slow
 @proves("Q3")
 def test_an_embedding_endpoint_compares_meanings_and_its_vectors_are_kept(tmp_path: Path) -> None:
-    with open_narrower(build_settings()) as builtin:
+    with open_narrower(build_settings(), TOOLS) as builtin:
         expected = builtin.narrow(NarrowRequest(text=REQUEST)).shortlist
     with open_host() as host:
         settings = build_settings(
@@ -138,7 +139,7 @@ def test_an_embedding_endpoint_compares_meanings_and_its_vectors_are_kept(tmp_pa
             encoder_api_key="sk-of-the-encoder",
             encoder_tool_prefix="passage: ",
         )
-        with open_narrower(settings) as narrower:
+        with open_narrower(settings, TOOLS) as narrower:
             found = narrower.narrow(NarrowRequest(text=REQUEST)).shortlist
             assert found.dense
             assert found.candidates[0].tool == expected.candidates[0].tool == "sky/get_forecast"
@@ -155,7 +156,7 @@ def test_an_embedding_endpoint_compares_meanings_and_its_vectors_are_kept(tmp_pa
         assert host.keys == {"Bearer sk-of-the-encoder"}
         assert "sk-of-the-encoder" not in repr(settings)
         host.bodies.clear()
-        with open_narrower(settings) as again:
+        with open_narrower(settings, TOOLS) as again:
             assert rank(again)[0] == "sky/get_forecast"
         assert not [text for text in host.texts if "Makes a backup" in text]
 

@@ -7,7 +7,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.records import DataField, ExecutionStatus, Packet, SystemTask, find_json_problem
@@ -19,6 +19,7 @@ from tests.requirements import proves
 
 @pytest.mark.slow
 @proves("A1")
+@settings(max_examples=8)
 @given(packets)
 def test_a_packet_goes_to_json_and_back_without_loss(packet: Packet) -> None:
     assert from_json(Packet, to_json(packet)) == packet

@@ -172,8 +172,10 @@ def test_signals_of_another_text_do_not_mislead(request: str, other: str):
     ["a/", "((", "in Paris ", "1,", "SELECT ", 'x" ', "query: ", "from to ", "a_b ", "search for ", "*"],
 )
 def test_long_requests_take_no_longer_than_their_length_allows(piece: str):
-    request = piece * (4_000 // len(piece))
+    request = piece * (1_500 // len(piece))
     began = time.process_time()
     for made in CARDS[::24]:
         fill_arguments(made, request, Signals(), today=TODAY)
-    assert time.process_time() - began < 5  # a tenth of a second; a pattern that backtracks takes minutes
+    assert (
+        time.process_time() - began < 5
+    )  # some hundredths of a second; a pattern that backtracks takes minutes

@@ -121,12 +121,12 @@ def test_tools_that_go_and_the_same_tools_in_another_order_encode_nothing() -> N
 
 
 @pytest.mark.slow
-def test_ten_thousand_identical_tools_are_encoded_once() -> None:
+def test_many_identical_tools_are_encoded_once() -> None:
     encoder = WordEncoder()
-    with prepare_scorer(encoder, EVERYDAY[:1] * 10_000) as scorer:
+    with prepare_scorer(encoder, EVERYDAY[:1] * 2_000) as scorer:
         assert len(encoder.encoded) == 1
-        scores = scorer.scores(ask("weather"), EVERYDAY[:1] * 10_000)
-    assert scores.shape == (10_000,)
+        scores = scorer.scores(ask("weather"), EVERYDAY[:1] * 2_000)
+    assert scores.shape == (2_000,)
     assert len(set(scores.tolist())) == 1
 
 
