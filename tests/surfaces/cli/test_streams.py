@@ -39,7 +39,7 @@ def test_letters_the_terminal_lacks_are_written_out(person: CommandLine) -> None
 
 @proves("H19")
 @FULL
-@pytest.mark.parametrize("arguments", [("tools",), ("ask", "hello")])
+@pytest.mark.parametrize("arguments", [("keys", "list"), ("ask", "hello")])
 def test_a_full_disk_is_told_in_a_sentence(person: CommandLine, arguments: tuple[str, ...]) -> None:
     person.has("weather", [tool("forecast", "Tell the weather.")])
     full = under(person, ">/dev/full", *arguments)
@@ -58,11 +58,15 @@ def test_where_there_is_no_room_for_the_reason_either_the_exit_code_tells(person
 
 
 @proves("H19")
-@pytest.mark.parametrize("left_out", [">&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_not_there_is_no_bug(person: CommandLine, left_out: str) -> None:
+@pytest.mark.parametrize(
+    ("left_out", "arguments"), [(">&-", ("keys", "list")), ("<&- >&- 2>&-", ("ask", "hello"))]
+)
+def test_a_stream_that_is_not_there_is_no_bug(
+    person: CommandLine, left_out: str, arguments: tuple[str, ...]
+) -> None:
     person.has("weather", [tool("forecast", "Tell the weather.")])
-    asked = under(person, left_out, "ask", "hello")
-    assert asked.returncode == 0, asked.stderr
+    done = under(person, left_out, *arguments)
+    assert done.returncode == 0, done.stderr
     # Another file under the number of a missing stream would have got what is printed.
     assert (person.home / "store.db").read_bytes().startswith(b"SQLite format 3")
 

@@ -20,7 +20,7 @@ from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO: dict[str, Any] = {"type": "text", "text": "hello"}
-MUCH = "z" * 2_000_000
+MUCH = "z" * 1_100_000
 
 
 @asynccontextmanager
@@ -179,7 +179,7 @@ async def test_what_is_too_much_beside_the_text_is_left_out_with_a_word(
     [
         {"type": "hologram", "data": {"x": MUCH}},
         {"type": "hologram", "text": MUCH},
-        {"type": "hologram", "data": "x", "resource": {"uri": "a:b", "blob": MUCH * 3}},
+        {"type": "hologram", "data": "x", "resource": {"uri": "a:b", "blob": MUCH * 4}},
     ],
 )
 async def test_an_unknown_kind_of_block_has_the_same_bound(result_of: AskRaw, block: Any) -> None:

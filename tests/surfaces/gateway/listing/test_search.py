@@ -196,7 +196,7 @@ async def test_hidden_characters_and_line_ends_of_a_server_are_shown_for_what_th
 async def test_describe_tool_tells_everything_or_says_what_it_left_out(tmp_path: Path) -> None:
     small = {**reading_tool("small", "Does little.", city="string"), "outputSchema": {"type": "object"}}
     huge = reading_tool(
-        "huge", "Does much. " * 2000, **{f"parameter_{number}": "string" for number in range(3000)}
+        "huge", "Does much. " * 500, **{f"parameter_{number}": "string" for number in range(800)}
     )
     async with open_gateway_methods(tmp_path, **FAST) as it:
         it.router.catalog.replace_server(Listing(server="x", definitions=(small, huge)))
