@@ -65,10 +65,9 @@ def test_a_diff_holds_both_sides(run: Run, before: list[str], after: list[str]):
     assert "\n".join(line["text"] for line in lines if line["sign"] != "-") == new
 
 
-@EXAMPLES
-@given(text=st.text(max_size=40))
-def test_nothing_unseen_is_left(run: Run, text: str):
-    shown = run("ui/text.js", "m.escapeInvisible(value)", text.encode("utf-8", "replace").decode())
+def test_nothing_unseen_is_left(run: Run):
+    text = "".join(map(chr, (*range(0x3000), 0xFEFF)))
+    shown = run("ui/text.js", "m.escapeInvisible(value)", text)
     assert not any(character < " " and character not in "\n\t\r" for character in shown)
     assert not set(shown) & set("\x7f\x9b\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069\u200b\ufeff")
 
