@@ -5,7 +5,8 @@
     python -m training.fit_judge fit --start START --examples FILE --out FOLDER
 
 The second command takes the base weights of MiniLM and of SmolLM2-135M (`.gguf`) and keeps the words that
-occur; the third fits SmolLM2 to the examples, teaches MiniLM what it says of them, and writes the judge.
+occur; the third fits SmolLM2 to the examples twice, teaches MiniLM what the two say of them and of many
+varied ones, and writes the judge.
 `--without AUTHOR ...` leaves authors out and prints what is found of them.
 """
 
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,8 +47,10 @@ MIN_SCORE: Final = -3.0  # of the act model: sentences below it are not shown to
 STARTED: Final = time.monotonic()
 SEPARATOR: Final = " [SEP] "
 LARGE_EPOCHS, LARGE_BATCH, LARGE_RATE = 5, 160, 1e-4
+TEACHERS: Final = 2
 EPOCHS, BATCH, RATE = 24, 256, 4e-4
-MIXED, MIXED_AT_ONCE, EASY = 120_000, 45_000, 4000
+MIXED, VARIED, MADE_AT_ONCE, EASY = 120_000, 280_000, 90_000, 4000
+REPLACED, ALIKE, MAX_VARIED = 0.15, 8, 400
 KEPT_LAYERS: Final = (0, 1, 3, 5)
 Array = Any
 
@@ -185,10 +189,15 @@ class Definition:
         self.author, self.poisoned, self.sentences = author, poisoned, sentences
 
 
-def read_definitions(examples: Path, start: Path) -> list[Definition]:
+def load_tokenizer(start: Path) -> Tokenizer:
     tokenizer = Tokenizer.from_file(str(start / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    return tokenizer
+
+
+def read_definitions(examples: Path, start: Path) -> list[Definition]:
+    tokenizer = load_tokenizer(start)
     found: list[Definition] = []
     for row in read_rows(examples):
         split = [text.split(SEPARATOR) for text, _, _ in row["sentences"]]
@@ -202,17 +211,70 @@ def read_definitions(examples: Path, start: Path) -> list[Definition]:
     return found
 
 
+def find_suspected(definitions: Sequence[Definition]) -> list[Sentence]:
+    every = (each for one in definitions for each in one.sentences)
+    return [each for each in every if each.score > MIN_SCORE - 2 or each.label == 1]
+
+
 def mix_sentences(definitions: Sequence[Definition], count: int) -> list[Sentence]:
     """Return suspected sentences with the surroundings of others: only SmolLM2 says what they are."""
     rng = random.Random(7)
     every = [each for one in definitions for each in one.sentences]
-    suspected = [each for each in every if each.score > MIN_SCORE - 2 or each.label == 1]
+    suspected = find_suspected(definitions)
     mixed: list[Sentence] = []
     for _ in range(count):
         one, other = rng.choice(suspected), rng.choice(every)
         prompt = [one.prompt[0], *other.prompt[1:]]
         mixed.append(Sentence([one.parts[0], *other.parts[1:]], prompt, -1, one.score))
     return mixed
+
+
+def find_alike(start: Path) -> dict[str, list[str]]:
+    """Return for each whole word those with the nearest vectors."""
+    vocabulary: dict[str, int] = json.loads((start / "tokenizer.json").read_text())["model"]["vocab"]
+    words = [word for word in vocabulary if re.fullmatch("[a-z]{3,}", word)]
+    table = load_file(str(start / "model.safetensors"))["embeddings.word_embeddings.weight"].float()
+    vectors = F.normalize(table[[vocabulary[word] for word in words]], dim=1)
+    found: dict[str, list[str]] = {}
+    for place in range(0, len(words), 1024):
+        near = (vectors[place : place + 1024] @ vectors.T).topk(ALIKE + 1).indices[:, 1:]
+        for word, row in zip(words[place:], near.tolist(), strict=False):
+            found[word] = [words[index] for index in row]
+    return found
+
+
+CLAUSE: Final = re.compile(
+    r"(?<=[,;:)])\s+|\s+(?=(?:and|or|but|so|because|before|after|when|if|then|which|that|while|unless|until|to)\b)"
+)
+
+
+def vary_sentences(definitions: Sequence[Definition], count: int, start: Path) -> list[Sentence]:
+    """Return sentences that no author wrote: clauses of two of them, words replaced by words like them.
+    Only SmolLM2 says what they are.
+    """
+    rng = random.Random(8)
+    alike = find_alike(start)
+    suspected = find_suspected(definitions)
+
+    def replace(found: re.Match[str]) -> str:
+        near = alike.get(found[0].lower())
+        return rng.choice(near) if near and rng.random() < REPLACED else found[0]
+
+    varied: list[tuple[str, Sentence]] = []
+    for _ in range(count):
+        one = rng.choice(suspected)
+        text = one.prompt[0]
+        if rng.random() < 0.6:
+            first, second = CLAUSE.split(text), CLAUSE.split(rng.choice(suspected).prompt[0])
+            kept = first[: rng.randint(1, len(first))] if len(first) > 1 else first
+            added = second[rng.randrange(len(second)) :]
+            text = " ".join((*kept, *added) if rng.random() < 0.5 else (*added, *kept))
+        varied.append((re.sub(r"[A-Za-z]{3,}", replace, text)[:MAX_VARIED], one))
+    ids = load_tokenizer(start).encode_batch([text for text, _ in varied], add_special_tokens=False)
+    return [
+        Sentence([encoded.ids, *one.parts[1:]], [text, *one.prompt[1:]], -1, one.score)
+        for encoded, (text, one) in zip(ids, varied, strict=True)
+    ]
 
 
 def encode_for_large(sentences: Sequence[Sentence], tokens: LargeTokens) -> None:
@@ -257,9 +319,13 @@ def compute_rate(share: float) -> float:
     return min(1.0, share / 0.05 + 0.02) * max(0.01, 1 - share)
 
 
-def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> LargeJudge:
-    torch.manual_seed(0)
-    rng = random.Random(0)
+def score_sentences(judge: LargeJudge, device: str, sentences: Sequence[Sentence]) -> Array:
+    return score_rows(judge, [each.large for each in sentences], device)
+
+
+def fit_large(definitions: Sequence[Definition], start: Path, device: str, seed: int) -> LargeJudge:
+    torch.manual_seed(seed)
+    rng = random.Random(seed)
     judge = LargeJudge(start).to(device)
     parts = list(judge.parameters())
     groups = [
@@ -272,7 +338,7 @@ def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> La
         def guess(sentences: Sequence[Sentence], *, first: bool = epoch == 0) -> Any:
             if first:
                 return [each.score for each in sentences]
-            return score_rows(judge, [each.large for each in sentences], device)
+            return score_sentences(judge, device, sentences)
 
         chosen = choose(guess, definitions, rng)
         chosen.sort(key=lambda each: len(each[0].large) + 20 * rng.random())
@@ -301,7 +367,7 @@ def step(judge: nn.Module, optimizer: Any, loss: Tensor) -> None:
     optimizer.step()
 
 
-def teach(definitions: Sequence[Definition], mixed: Sequence[Sentence], start: Path, device: str) -> Judge:
+def teach(definitions: Sequence[Definition], made: Sequence[Sentence], start: Path, device: str) -> Judge:
     """Fit the judge to what SmolLM2 says of the sentences, and to what is known of them."""
     torch.manual_seed(1)
     rng = random.Random(1)
@@ -313,7 +379,7 @@ def teach(definitions: Sequence[Definition], mixed: Sequence[Sentence], start: P
     easy = [each for each in every if each.taught is None and each.label == 0]
     for epoch in range(EPOCHS):
         chosen = [*taught, *rng.sample(easy, min(EASY, len(easy)))]
-        chosen += rng.sample(list(mixed), min(MIXED_AT_ONCE, len(mixed)))
+        chosen += rng.sample(list(made), min(MADE_AT_ONCE, len(made)))
         rng.shuffle(chosen)
         judge.train()
         for place in range(0, len(chosen), BATCH):
@@ -441,18 +507,18 @@ def main() -> None:
     for one in definitions:
         unseen = one.author.startswith("real-") or one.author in (*HELD_OUT, *options.without)
         (left_out if unseen else learned).append(one)
-    mixed = mix_sentences(learned, MIXED)
+    made = [*mix_sentences(learned, MIXED), *vary_sentences(learned, VARIED, options.start)]
     every = [each for one in definitions for each in one.sentences]
-    encode_for_large([*every, *mixed], LargeTokens(options.start))
-    large = fit_large(learned, options.start, device)
-    print_figures("SmolLM2", lambda flat: score_rows(large, [one.large for one in flat], device), left_out)
+    encode_for_large([*every, *made], LargeTokens(options.start))
     own = [each for one in learned for each in one.sentences]
-    asked = [*(each for each in own if each.score > MIN_SCORE - 3 or each.label == 1), *mixed]
-    values = score_rows(large, [each.large for each in asked], device)
-    for each, value in zip(asked, values, strict=True):
-        each.taught = float(value)
-    print(f"taught {len(asked)} sentences, {time.monotonic() - STARTED:.0f} s", flush=True)
-    judge = teach(learned, mixed, options.start, device)
+    asked = [*(each for each in own if each.score > MIN_SCORE - 3 or each.label == 1), *made]
+    for seed in range(TEACHERS):
+        score = partial(score_sentences, fit_large(learned, options.start, device, seed), device)
+        print_figures("SmolLM2", score, left_out)
+        for each, value in zip(asked, score(asked), strict=True):
+            each.taught = (each.taught or 0.0) + float(value) / TEACHERS
+        print(f"taught {len(asked)} sentences, {time.monotonic() - STARTED:.0f} s", flush=True)
+    judge = teach(learned, made, options.start, device)
     print_figures(
         "judge", lambda flat: score_rows(judge, [one.write(None, 0, 0) for one in flat], device), left_out
     )
