@@ -471,8 +471,9 @@ def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
 @ON_SQLITE
 async def test_one_caller_cannot_bury_a_person_under_questions(open_call_approvals: Opened) -> None:
     async with open_call_approvals() as approvals:
-        for number in range(MAX_WAITING):
-            await approvals.request(make_call(f"{number}.txt"), CONTEXT, ASK)
+        async with anyio.create_task_group() as tasks:
+            for number in range(MAX_WAITING):
+                tasks.start_soon(approvals.request, make_call(f"{number}.txt"), CONTEXT, ASK)
         with pytest.raises(LimitReached, match="wait already") as refused:
             await approvals.request(make_call("more.txt"), CONTEXT, ASK)
         assert "fingerpost approvals" in (refused.value.hint or "")

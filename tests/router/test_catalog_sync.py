@@ -32,7 +32,7 @@ async def test_the_event_loop_goes_round_while_the_cards_of_a_long_listing_are_m
     it = catalog()
     async with Store.open(place_empty_store(tmp_path, "fingerpost.db")) as store:
         intake = CatalogSync(it, store)
-        long = Listing(server="shop", definitions=many(10 * MANY_CARDS))
+        long = Listing(server="shop", definitions=many(4 * MANY_CARDS))
         assert await turns_during(intake.prepare_listing(long)) > 1
         assert it.snapshot.cards == ()  # nothing is shown before it is taken
         intake.apply_listing(long)
@@ -94,7 +94,7 @@ async def test_what_a_person_changes_while_cards_are_made_applies_to_them(
 @pytest.mark.slow
 @pytest.mark.parametrize("prefix", [True, False])
 async def test_names_follow_the_listing_that_was_studied(tmp_path: Path, *, prefix: bool):
-    before = Listing(server="shop", definitions=many(2 * MANY_CARDS), prefix=not prefix)
+    before = Listing(server="shop", definitions=many(MANY_CARDS), prefix=not prefix)
     it = catalog(before)
     async with Store.open(place_empty_store(tmp_path, "fingerpost.db")) as store:
         intake = CatalogSync(it, store)

@@ -95,7 +95,7 @@ def test_any_json_can_be_made_valid_and_what_is_valid_stays(value: object) -> No
 
 @pytest.mark.slow
 @proves("H5")
-@given(st.text(st.characters(categories=("Cs", "Ll", "Lo", "So")), max_size=20))
+@given(st.text(st.sampled_from("a\u00e9\u05d0\u2603\U0001f600\ud800\udbff\udc00\udfff"), max_size=8))
 def test_any_text_in_an_event_can_be_written_and_read(text: str) -> None:
     event = CallFinished(call_id="c", tool=text, success=False, detail=text)
     read = decode(encode(event))

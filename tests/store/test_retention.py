@@ -60,7 +60,7 @@ async def read_journal(store: Store) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @proves("H29", "H4", "H27")
 async def test_what_is_old_goes_what_is_young_stays_and_the_trail_verifies(
     open_store: OpenStore, seed: int
@@ -71,10 +71,10 @@ async def test_what_is_old_goes_what_is_young_stays_and_the_trail_verifies(
     journal_days = audit_days = 100
     async with open_store() as one, open_store() as two, open_store() as three:
         stores = (one, two, three)
-        for _ in range(chance.randrange(10, 60)):
+        for _ in range(chance.randrange(10, 30)):
             days -= chance.random() * min(days, 5)
             make = chance.choice([create_audited_event, ordinary])
-            events = [age(make(), days) for _ in range(chance.randrange(1, 40))]
+            events = [age(make(), days) for _ in range(chance.randrange(1, 20))]
             written += events
             await chance.choice(stores).journal.append(*events)
         for _ in range(3):
@@ -251,11 +251,11 @@ async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) 
     async with Store.open(sqlite_url) as store:
         await store.instances.renew_lease(ME)
         for _ in range(6):
-            await store.journal.append(*(age(ordinary("x" * 2000), 1) for _ in range(700)))
+            await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(250)))
             await store.retention.prune(limits, instance=ME, by="anna")
             sizes.append((await file.stat()).st_size)
         assert max(sizes) < 3 * sizes[0], sizes  # six times as much was written
-        await store.journal.append(*(age(ordinary("x" * 2000), 1) for _ in range(1000)))
+        await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(350)))
         full = (await store.retention.get_status(limits)).bytes
         await store.retention.prune(limits, instance=ME, by="anna")
     assert (await file.stat()).st_size < full / 2
@@ -266,12 +266,12 @@ async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) 
 async def test_a_store_beyond_its_size_loses_its_oldest_journal_rows(sqlite_url: str) -> None:
     async with Store.open(sqlite_url) as store:
         for _ in range(10):
-            await store.journal.append(*(age(ordinary("x" * 2000), 1) for _ in range(300)))
+            await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(30)))
         await store.journal.append(*(ordinary("y") for _ in range(50)))
         status = await store.retention.get_status(RetentionLimits(max_bytes=2_000_000))
         counts = {table.name: table for table in status.tables}
         removed = await prune(store, RetentionLimits(max_bytes=2_000_000))
-        assert 2000 < removed.journal < 3000
+        assert 200 < removed.journal < 300
         assert counts["journal"].prunable == removed.journal
         after = await store.retention.get_status(RetentionLimits(max_bytes=2_000_000))
         assert {table.name: table.prunable for table in after.tables}["journal"] == 0

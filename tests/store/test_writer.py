@@ -90,7 +90,7 @@ class BacklogMachine(RuleBasedStateMachine):
 
 
 TestBacklog = pytest.mark.slow(BacklogMachine.TestCase)
-TestBacklog.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBacklog.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
 
 
 def test_a_closed_backlog_hands_out_what_is_left_and_then_ends() -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -42,7 +42,7 @@ UNLISTED: Final = "unlisted-55.txt"  # a name outside that no path mentions
 
 @contextmanager
 def world() -> Generator[Path]:
-    """A ground with all kinds of links in it, and an outside with something to find and to spoil."""
+    """A ground with all kinds of links in it, and an outside, the current folder, with something to find."""
     with TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as made:
         top = Path(made).resolve()
         outside, ground = top / "outside", top / "ground"
@@ -50,7 +50,8 @@ def world() -> Generator[Path]:
         for name in ("secret.txt", UNLISTED, "deep/secret.txt"):
             (outside / name).write_text(SECRET)
         build(ground, outside)
-        yield ground
+        with chdir(outside):
+            yield ground
 
 
 def build(ground: Path, outside: Path) -> None:
@@ -113,18 +114,19 @@ def check(text: str) -> None:
     assert UNLISTED not in text
 
 
-names = st.sampled_from(
-    ["..", ".", "", "a", "b", "secret.txt", "file.txt", "out", "out-absolute", "out-file", "in",
-     "in-absolute", "up", "loop", "chain", "dangling", "root", "proc", "outside", "ground", "deep", "new",
-     "A", "OUT",
-     "..\u200b", "．．", "‥", "․․", "..\\", "%2e%2e", "~", "~root", "..;", ". .", "...", "a\u0301",
-     "\u00e1", "etc",
-     "passwd", "x" * 255, "a\0b"]
+likely = st.sampled_from(
+    ["..", "a", "b", "secret.txt", "out", "out-absolute", "out-file", "in", "in-absolute", "up", "chain",
+     "dangling", "outside", "deep"]
+)  # fmt: skip
+odd = st.sampled_from(
+    [".", "", "file.txt", "loop", "root", "proc", "ground", "new", "A", "OUT", "..\u200b", "．．", "‥", "․․",
+     "..\\", "%2e%2e", "~", "~root", "..;", ". .", "...", "a\u0301", "\u00e1", "etc", "passwd", "x" * 255,
+     "a\0b"]
 )  # fmt: skip
 starts = st.sampled_from(
     ["", "", "", "/", "//", "./", "../", "~/", "{ground}/", "{ground}/../", "{outside}/", "/proc/self/root/"]
 )
-joined = st.lists(names, max_size=6).map("/".join)
+joined = st.lists(likely | odd, max_size=4).map("/".join)
 paths = st.tuples(starts, joined).map("".join)
 attempts = st.lists(
     st.tuples(st.sampled_from(sorted(OPERATIONS)), paths, paths, st.booleans()), min_size=20, max_size=30

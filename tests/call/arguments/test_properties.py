@@ -19,7 +19,7 @@ from tests.kit.argument_tools import with_schema
 from tests.kit.tables import table
 from tests.requirements import proves
 
-PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 names = st.sampled_from(
     ["path", "file_path", "query", "limit", "maxResults", "tags", "mode", "id", "when", "q"]
@@ -183,7 +183,7 @@ def test_a_signature_keeps_to_its_limit(schema: dict[str, Any], limit: int) -> N
 
 @pytest.mark.slow
 @proves("D7")
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT, max_examples=75)
 @given(schema=schemas, data=st.data())
 def test_a_glance_finds_only_what_a_closer_look_would_find(
     schema: dict[str, Any], data: st.DataObject

@@ -15,7 +15,7 @@ from tests.kit.cards import snapshot
 from tests.kit.tables import table
 from tests.requirements import proves
 
-MUCH = "lorem ipsum dolor sit amet\n" * 8_000
+MUCH = "lorem ipsum dolor sit amet\n" * 4_000
 [CARD] = snapshot(web=[{"name": "fetch"}]).cards
 
 

@@ -89,7 +89,7 @@ tools = st.sampled_from(
 @pytest.mark.slow
 @proves("D6")
 @given(results, tools, st.integers(0, 400), st.text(max_size=40))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_digest_never_takes_more_than_its_budget(
     result: dict[str, Any], tool: Any, budget: int, request: str
 ) -> None:
@@ -341,7 +341,7 @@ def test_the_last_line_says_what_is_missing_and_how_to_get_it() -> None:
 @proves("F6")
 def test_a_huge_result_is_cut_without_being_copied_many_times() -> None:
     line = "2025-01-01 10:00:00 INFO all is well with request number 4711 of this day\n"
-    big = line * (12_000_000 // len(line)) + "The needle: pelican.\n" + line * (12_000_000 // len(line))
+    big = line * (3_000_000 // len(line)) + "The needle: pelican.\n" + line * (3_000_000 // len(line))
     result = text(big)
     tracemalloc.start()
     try:
@@ -418,7 +418,7 @@ def test_the_budget_is_the_least_of_tool_settings_and_context() -> None:
 
 @pytest.mark.slow
 @given(st.integers(200, 900), st.integers(2, 5), st.integers(1, 6))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_many_gaps_leave_room_for_their_markers_and_the_last_line(
     budget: int, every: int, width: int
 ) -> None:

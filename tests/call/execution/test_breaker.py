@@ -217,4 +217,4 @@ class BreakerLife(RuleBasedStateMachine):
 
 
 TestBreakerLife = pytest.mark.slow(BreakerLife.TestCase)
-TestBreakerLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBreakerLife.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

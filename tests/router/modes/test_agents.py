@@ -284,42 +284,42 @@ WRITTEN = '<tool_call>{"name": "time__get_current_time", "arguments": {"timezone
 NOTHING = ModelReply(text="", model="scripted")
 LOOKING = replace(calls(("time__get_current_time", TOKYO)), text="I look.")
 ACTING = react("Hm.", "time__get_current_time", timezone="Asia/Tokyo")
+STREAMED: list[tuple[Any, Any]] = [
+    (
+        "staged",
+        {
+            "selection": [write_selection(None)],
+            "review": [write_review()],
+            "answer": ["Done." + WRITTEN, "Noon."],
+        },
+    ),
+    ("staged", {"selection": [write_selection(None)], "answer": ["Wait.<tool_call>a_b</tool_call>"]}),
+    ("single", [LOOKING, "Noon."]),
+    ("simple", [LOOKING, "Noon."]),
+    ("simple", ["I look. " + WRITTEN, "Noon."]),
+    ("simple", [LOOKING, INVENTED, "Noon."]),
+    ("simple", [LOOKING, NOTHING]),
+    ("simple", [LOOKING] * 9),
+    ("react", [ACTING, react("So.", answer="Noon.")]),
+    ("react", [ACTING] * 9),
+]
 
 
 @pytest.mark.process
 @proves("A15")
-@pytest.mark.parametrize(
-    ("mode", "script"),
-    [
-        (
-            "staged",
-            {
-                "selection": [write_selection(None)],
-                "review": [write_review()],
-                "answer": ["Done." + WRITTEN, "Noon."],
-            },
-        ),
-        ("staged", {"selection": [write_selection(None)], "answer": ["Wait.<tool_call>a_b</tool_call>"]}),
-        ("single", [LOOKING, "Noon."]),
-        ("simple", [LOOKING, "Noon."]),
-        ("simple", ["I look. " + WRITTEN, "Noon."]),
-        ("simple", [LOOKING, INVENTED, "Noon."]),
-        ("simple", [LOOKING, NOTHING]),
-        ("simple", [LOOKING] * 9),
-        ("react", [ACTING, react("So.", answer="Noon.")]),
-        ("react", [ACTING] * 9),
-    ],
-)
-async def test_what_was_streamed_is_the_answer(tmp_path: Path, mode: Any, script: Any) -> None:
-    model = script_model(**script) if mode == "staged" else ScriptedModel(script)
-    pieces: list[str] = []
+async def test_what_was_streamed_is_the_answer(tmp_path: Path) -> None:
+    playing = ScriptedModel([])
+    model = ScriptedModel(lambda request: playing.complete(request))
     async with open_router(tmp_path, [create_clock_server()], model) as router:
-        route = await router.route(
-            "What time is it in Tokyo right now?", mode=mode, max_turns=2, on_text=pieces.append
-        )
-    assert "".join(pieces) == route.answer
-    assert ".N" not in route.answer  # parts stand apart
-    assert route.answer
+        for mode, script in STREAMED:
+            playing = script_model(**script) if mode == "staged" else ScriptedModel(script)
+            pieces: list[str] = []
+            route = await router.route(
+                "What time is it in Tokyo right now?", mode=mode, max_turns=2, on_text=pieces.append
+            )
+            assert "".join(pieces) == route.answer, script
+            assert ".N" not in route.answer, script  # parts stand apart
+            assert route.answer, script
 
 
 ANNOUNCED = f"Let me check.\n{WRITTEN}"
@@ -336,23 +336,27 @@ async def test_an_announcement_of_a_call_that_is_not_allowed_any_more_is_not_the
     script = [ANNOUNCED, "It is noon, says get_current_time."], [ANNOUNCED, ANNOUNCED]
     answers: list[str] = []
     limit: dict[str, Any] = {"tool_routing": {"max_reinjections": 1}}
-    for number, last in enumerate(script):
-        chosen = {"selection": [write_selection("time__get_current_time", TOKYO)], "review": [write_review()]}
-        staged = script_model(**chosen, answer=last)
-        model = (
-            staged if mode == "staged" else ScriptedModel([calls(("time__get_current_time", TOKYO)), *last])
-        )
-        pieces: list[str] = []
-        async with open_router(tmp_path / str(number), [create_clock_server()], model, **limit) as router:
+    playing = ScriptedModel([])
+    model = ScriptedModel(lambda request: playing.complete(request))
+    chosen = {"selection": [write_selection("time__get_current_time", TOKYO)], "review": [write_review()]}
+    async with open_router(tmp_path, [create_clock_server()], model, **limit) as router:
+        for last in script:
+            staged = script_model(**chosen, answer=last)
+            playing = (
+                staged
+                if mode == "staged"
+                else ScriptedModel([calls(("time__get_current_time", TOKYO)), *last])
+            )
+            pieces: list[str] = []
             route = await router.route(
                 "What time is it in Tokyo right now?",
                 mode=mode,
                 max_turns=1,
                 on_text=pieces.append if streamed else None,
             )
-        assert "".join(pieces) == (route.answer if streamed else "")
-        assert len(route.packet.tool_routing.worked) == 1
-        answers.append(route.answer.removeprefix("Let me check.\n\n") if streamed else route.answer)
+            assert "".join(pieces) == (route.answer if streamed else "")
+            assert len(route.packet.tool_routing.worked) == 1
+            answers.append(route.answer.removeprefix("Let me check.\n\n") if streamed else route.answer)
     assert answers[0] == "It is noon, says get_current_time."
     assert answers[1].startswith("Stopped early:")
     assert "rounds of tools" in answers[1] or "more tools than it may call" in answers[1]

@@ -66,7 +66,7 @@ def test_every_call_is_answered_and_every_answer_has_its_call(tmp_path: Path) ->
     model = ScriptedModel(script)
     with Embedded(servers, settings=house_settings(tmp_path), prime=model) as fingerpost:
 
-        @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(rounds=ROUNDS, mode=MODES)
         def check(rounds: list[list[tuple[bool, str]]], mode: str) -> None:
             script.begin(rounds)

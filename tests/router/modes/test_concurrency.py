@@ -67,7 +67,7 @@ async def until(happened: anyio.Event) -> None:
 
 @pytest.mark.slow
 @proves("W1", "H23")
-async def test_thirty_requests_at_once_keep_everything_apart(tmp_path: Path) -> None:
+async def test_requests_at_once_keep_everything_apart(tmp_path: Path) -> None:
     base = reader()
 
     async def play(request: ModelRequest) -> ModelReply:
@@ -82,7 +82,7 @@ async def test_thirty_requests_at_once_keep_everything_apart(tmp_path: Path) -> 
             routes[number] = await router.route(WISH.format(number))
 
         async with anyio.create_task_group() as tasks:
-            for number in range(30):
+            for number in range(12):
                 tasks.start_soon(one, number)
         for number, route in routes.items():
             assert route.answer == f"This is {number}, by files/read_file."
@@ -91,7 +91,7 @@ async def test_thirty_requests_at_once_keep_everything_apart(tmp_path: Path) -> 
             assert [step.arguments for step in route.packet.tool_routing.steps] == [{"path": f"{number}.txt"}]
             assert f"The content of {number}.txt" in route.packet.tool_routing.steps[0].text
             assert await matches_journal(router, route)
-    assert len(server.calls) == 30
+    assert len(server.calls) == 12
 
 
 @proves("F31", "W1")
@@ -209,14 +209,14 @@ async def test_a_stream_ends_with_the_route_and_its_pieces_are_the_answer(tmp_pa
 
 
 @proves("W3")
-@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
-async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_path: Path, mode: str) -> None:
+async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_path: Path) -> None:
     async with open_router(tmp_path, [library().spec()], ScriptedModel(lambda request: HANG)) as router:
-        with anyio.fail_after(25):
-            route = await router.route(WISH.format(1), mode=mode, seconds=0.4)
-        assert route.outcome is RouteOutcome.LIMITED
-        assert "0.4 s are over (as long as the request was given)" in route.answer
-        assert await matches_journal(router, route)
+        for mode in ("staged", "single", "simple", "react"):
+            with anyio.fail_after(25):
+                route = await router.route(WISH.format(1), mode=mode, seconds=0.4)
+            assert route.outcome is RouteOutcome.LIMITED, mode
+            assert "0.4 s are over (as long as the request was given)" in route.answer
+            assert await matches_journal(router, route)
 
 
 @proves("W3")

@@ -345,23 +345,20 @@ def beginnings_known(prompts: list[tuple[str, ModelRequest]]) -> list[float]:
 
 @pytest.mark.slow
 @proves("C9")
-@pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
-async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(tmp_path: Path) -> None:
     asked: list[ModelRequest] = []
     specs = [server.spec() for server in subjects()]
+    firsts: dict[tuple[str, str], list[tuple[str, ModelRequest]]] = {}
     async with open_router(tmp_path, specs, create_recording_model(asked)) as router:
-        firsts: dict[str, list[tuple[str, ModelRequest]]] = {}
-        for text in TURNS:
+        for mode, text in itertools.product(("staged", "single", "simple", "react"), TURNS):
             asked.clear()
-            await router.route(text, mode=mode, conversation="ses_prompts")
+            await router.route(text, mode=mode, conversation=f"ses_{mode}")
             purposes = {get_purpose(request): request for request in reversed(asked)}
             for purpose, request in purposes.items():
-                firsts.setdefault(purpose, []).append((text, request))
-    for purpose, prompts in firsts.items():
+                firsts.setdefault((mode, purpose), []).append((text, request))
+    for (mode, purpose), prompts in firsts.items():
         if purpose != "relevant_servers":  # asked once in a conversation
-            assert min(beginnings_known(prompts)) >= 0.9, (purpose, beginnings_known(prompts))
+            assert min(beginnings_known(prompts)) >= 0.9, (mode, purpose, beginnings_known(prompts))
 
 
 @pytest.mark.slow

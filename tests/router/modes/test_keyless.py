@@ -46,14 +46,18 @@ async def test_what_is_recorded_claims_only_what_happened(tmp_path: Path) -> Non
         assert words not in f"{dry.trace}\n{done.trace}"
 
 
-@proves("W4")
-async def test_a_question_about_the_time_in_a_city_is_answered_by_the_tool_itself(tmp_path: Path) -> None:
+@proves("W4", "D11")
+async def test_a_question_is_answered_by_the_tool_itself_or_by_its_error(tmp_path: Path) -> None:
     async with open_router(tmp_path, [create_clock_server(), create_file_server(tmp_path)]) as router:
         route = await router.route("What time is it in Tokyo right now?")
+        failed = await router.route(f"Read the file {tmp_path}/absent.txt")
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
     assert route.sources == ("time/get_current_time",)
     assert '"timezone": "Asia/Tokyo"' in route.answer
     assert "No language model is configured" in route.answer
+    assert failed.outcome is RouteOutcome.FAILED
+    assert "absent.txt" in failed.answer.splitlines()[0]
+    assert "city library" not in failed.answer
 
 
 @proves("Q1")
@@ -78,17 +82,6 @@ def test_paths_are_those_that_a_local_program_was_given(tmp_path: Path) -> None:
     assert [known.path for known in paths.repositories] == [str(repository)]
     assert find_server_paths(replace(entry, command="docker")) == ServerPaths()
     assert find_server_paths(Server.http("far", "https://example.com/mcp")) == ServerPaths()
-
-
-@proves("W4")
-async def test_a_question_about_a_file_shows_what_is_in_it(tmp_path: Path) -> None:
-    folder = tmp_path / "desk"
-    folder.mkdir()
-    (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
-    async with open_router(tmp_path, [create_clock_server(), create_file_server(folder)]) as router:
-        route = await router.route(f"Read the file {folder}/note.md")
-    assert route.outcome is RouteOutcome.ANSWERED, route.trace
-    assert "Buy milk." in route.answer
 
 
 @proves("W4")
@@ -138,22 +131,21 @@ async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
 
 
 @proves("W4")
-async def test_what_was_read_is_shown_where_it_cannot_go_on(tmp_path: Path) -> None:
+async def test_what_was_read_is_shown_also_where_it_cannot_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()
     (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
     (folder / "old.md").write_text("Old.\n", encoding="utf-8")
     async with open_router(tmp_path, [create_clock_server(), create_file_server(folder)]) as router:
         for then, outcome, text in (
-            (f"delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
-            ("translate it into French", RouteOutcome.ANSWERED, "Not done"),
-            ("summarize it", RouteOutcome.ANSWERED, "Not done"),
-            (f"write {folder}/new.md", RouteOutcome.ASKED, "files/write_file"),
+            ("", RouteOutcome.ANSWERED, ""),
+            (f" and then delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
+            (" and then translate it into French", RouteOutcome.ANSWERED, "Not done"),
+            (" and then summarize it", RouteOutcome.ANSWERED, "Not done"),
+            (f" and then write {folder}/new.md", RouteOutcome.ASKED, "files/write_file"),
         ):
             pieces: list[str] = []
-            route = await router.route(
-                f"Read the file {folder}/note.md and then {then}", on_text=pieces.append
-            )
+            route = await router.route(f"Read the file {folder}/note.md{then}", on_text=pieces.append)
             assert route.outcome is outcome, (then, route.answer)
             assert "Buy milk." in route.answer, then
             assert text in route.answer, then
@@ -174,12 +166,3 @@ async def test_without_a_usable_tool_the_reason_is_the_answer(tmp_path: Path) ->
     assert down.outcome is RouteOutcome.FAILED
     assert "x cannot be started: no-such-program was not found; install it" in down.answer
     assert "fingerpost doctor" not in down.answer
-
-
-@proves("D11")
-async def test_a_failed_call_shows_the_message_of_the_tool(tmp_path: Path) -> None:
-    async with open_router(tmp_path, [create_file_server(tmp_path)]) as router:
-        route = await router.route(f"Read the file {tmp_path}/absent.txt")
-    assert route.outcome is RouteOutcome.FAILED
-    assert "absent.txt" in route.answer.splitlines()[0]
-    assert "city library" not in route.answer

