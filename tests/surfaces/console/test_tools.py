@@ -248,8 +248,9 @@ def test_an_open_breaker_is_told_and_closed(page: Page, tools_console: ToolsCons
     expect(page.get_by_text("calls are paused after repeated failures")).to_have_count(0)
     expect(page.get_by_role("listitem").filter(has_text="wait")).not_to_contain_text("server down")
     page.get_by_role("link", name="wait").click()
-    page.reload()
-    expect(page.get_by_text("1 (100 %)")).to_be_visible()  # learned from its calls
+    while not page.get_by_text("1 (100 %)").is_visible():  # learned from its calls, a little later
+        page.reload()
+        expect(page.get_by_text("Usage")).to_be_visible()
     timeout = page.get_by_role("row").filter(has_text="timeout")
     expect(timeout).to_contain_text("50 ms")
     expect(timeout).to_contain_text("configured")
