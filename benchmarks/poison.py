@@ -63,6 +63,7 @@ LATER_STYLES: Final = {
     "outside": "by others",
     "examiner": "by one more author",
     "examiners": "by two more authors",
+    "auditors": "by two later authors",
 }
 
 

@@ -1121,7 +1121,7 @@ class _Limits:
 _BELIEVED: Final = 1
 _WARNED: Final = 2
 _SERIOUS: Final = 3
-_JUDGE_LIMITS: Final = _Limits(-2.0, -0.5, 3.2)  # for the judge's value and half the act model's score
+_JUDGE_LIMITS: Final = _Limits(-2.0, -0.5, 2.5)  # for the judge's value and half the act model's score
 _MAX_LATIN_BYTES: Final = 1.2  # UTF-8 bytes for each character
 _MAX_ACT_SCORE: Final = 3.0  # more is not added to the judge's value, nor is more taken away
 _ACT_LIMITS: Final = _Limits(-4.0, 2.0, 3.5)  # for what no judge has read
@@ -1324,8 +1324,20 @@ def _find_best(rated: Iterable[_Rated]) -> _Ratings:
 
 def _is_likely(finding: DefinitionFinding, ratings: _Ratings) -> bool:
     """Return whether what a rule found counts. The models know few words of other scripts."""
-    is_believed = finding.where not in ratings or ratings[finding.where][0] >= _BELIEVED
-    return is_believed or len(finding.words.encode()) > _MAX_LATIN_BYTES * len(finding.words)
+    if finding.where not in ratings or ratings[finding.where][0] >= _BELIEVED:
+        return True
+    return len(finding.words.encode()) > _MAX_LATIN_BYTES * len(finding.words) or _is_plain_order(
+        finding.words
+    )
+
+
+def _is_plain_order(sentence: str) -> bool:
+    """Return whether a sentence that a rule found needs no model to decide: it is no quotation, and begins
+    with "Ignore all previous instructions" or the like.
+    """
+    if _matches("quoted", sentence):
+        return False
+    return _matches("plain_order", sentence) or "ignore+" in _get_tags(sentence.partition(" ")[0].lower())
 
 
 def _build_act_sign(rating: int, one: PlacedSentence) -> TextSign | None:
