@@ -6,6 +6,7 @@ reported as a `Problem` and does not affect the others.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
@@ -67,6 +68,8 @@ class ProfileFiles:
         for path in found[:MAX_FILES]:
             name = path.name.removesuffix(SUFFIX)
             profile, document, wrong = self._read_one(name, path)
+            if wrong and not os.path.lexists(path):  # removed since the folder was listed
+                continue
             if profile is not None and document is not None:
                 profiles[name], documents[name] = profile, document
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -107,3 +109,16 @@ def test_whatever_a_file_holds_its_neighbours_are_read(text: str):
         mark = files.get_fingerprint()
         (path / "good.toml").write_text("max_tools = 33")
         assert files.get_fingerprint() != mark
+
+
+@proves("U14")
+def test_a_file_that_is_removed_while_the_folder_is_read_is_no_problem(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.toml")  # its reader has listed the folder, and waits for the text
+    (tmp_path / "b.toml").write_text('servers = ["weather"]')
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(ProfileFiles(folder=tmp_path, shown="profiles").read)
+        with (tmp_path / "a.toml").open("w") as text:
+            (tmp_path / "b.toml").unlink()
+            text.write('servers = ["tickets"]')
+        found = reading.result(timeout=10)
+    assert ([*found.profiles], found.problems, found.broken) == (["a"], (), frozenset())
