@@ -83,6 +83,8 @@ def test_fifty_requests_a_second(browser: Browser, server: ConsoleServer):
 
 def test_a_paused_list_stands_still(browser: Browser, server: ConsoleServer):
     with visit(browser, server, "#/live") as page:
+        server.do(flood, server.router, 5, 1000)
+        expect(page.locator(".line").first).to_contain_text("number 4")  # what was there before has come, too
         page.get_by_role("button", name="Pause").click()
         before = page.locator(".line-prompt").all_inner_texts()
         server.do(flood, server.router, 3, 1000)
