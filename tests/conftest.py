@@ -192,8 +192,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three more than there are cores: tests wait for half of their time, those in process for less."""
-    return (os.cpu_count() or 1) + (2 if "not process" in config.option.markexpr else 3)
+    """Three more than there are cores: tests wait for half of their time."""
+    return (os.cpu_count() or 1) + 3
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
