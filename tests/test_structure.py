@@ -18,6 +18,7 @@ def modules() -> list[Module]:
     return read_modules()
 
 
+@pytest.mark.slow
 @table("rule", RULES, ids=lambda rule: rule.title)
 def test_a_count_of_the_package_stays_within_its_limit(modules: list[Module], rule: Rule) -> None:
     found = rule.find(modules)

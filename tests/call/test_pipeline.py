@@ -413,6 +413,7 @@ async def test_a_long_call_goes_on_in_the_background_and_is_fetched_or_called_of
         assert background.poll(endless).state == "cancelled"
 
 
+@pytest.mark.slow
 @proves("F37", "F38")
 async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path) -> None:
     async with open_notes_router(tmp_path) as notes:
@@ -450,6 +451,7 @@ async def test_a_call_that_ran_has_its_result_although_the_rest_of_it_cannot_be_
         assert outcome.digest.handle is None
 
 
+@pytest.mark.slow
 async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tmp_path: Path) -> None:
     notes = tool_server("notes", [READ])
     settings = Settings.model_validate({"store": {"url": place_empty_store(tmp_path, "s.db")}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +28,7 @@ def message(*calls: tuple[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @proves("C1")
 @given(json_objects)
 def test_arguments_come_out_as_they_were_written(arguments: dict[str, Any]) -> None:

@@ -79,6 +79,7 @@ async def test_a_turn_that_says_what_it_wants_is_judged_by_itself(router: Router
             assert list_offered(await narrow_with_history(router, text, *before)) == [], text
 
 
+@pytest.mark.slow
 @proves("A2", "B6")
 async def test_an_elliptic_turn_is_understood_with_the_one_before(router: Router) -> None:
     knowledge = (("What is photosynthesis?", "How plants make sugar from light."),)

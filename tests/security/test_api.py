@@ -38,6 +38,7 @@ async def test_what_was_approved_for_one_caller_is_not_spent_by_another(tmp_path
         assert (await opened.post("/api/call", CALL, headers=alice)).json()["success"] is True
 
 
+@pytest.mark.slow
 @proves("O7")
 async def test_a_stream_ends_with_the_key_that_opened_it(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, gateway=KEYED) as opened:

@@ -155,13 +155,15 @@ LAUNDERED: dict[str, dict[str, Any]] = {
 
 
 @proves("X17")
-@pytest.mark.parametrize("attack", LAUNDERED)
-async def test_no_encoding_makes_an_injected_value_the_persons(attack: str) -> None:
+async def test_no_encoding_makes_an_injected_value_the_persons() -> None:
     async with open_flow("autonomous", flags={"argument_repair": False}) as router:
-        await say(router, "read_page", WORDS, address="flights.example")
-        outcome = await say(router, "send_email", WORDS, **{**SAID, **LAUNDERED[attack]})
-        assert not outcome.success
-        assert outcome.pending_id is not None or outcome.parameter_errors
+        ran: list[str] = []
+        for attack, arguments in LAUNDERED.items():
+            await say(router, "read_page", WORDS, attack, address="flights.example")
+            outcome = await say(router, "send_email", WORDS, attack, **{**SAID, **arguments})
+            if outcome.success or not (outcome.pending_id or outcome.parameter_errors):
+                ran.append(attack)
+        assert not ran
 
 
 NEARLY_SAID = {  # what differs from the person's words, though it looks the same at first
@@ -177,13 +179,15 @@ NEARLY_SAID = {  # what differs from the person's words, though it looks the sam
 
 
 @proves("X17")
-@pytest.mark.parametrize("attack", NEARLY_SAID)
-async def test_what_is_only_nearly_what_the_person_wrote_is_not_the_persons(attack: str) -> None:
-    words, value = NEARLY_SAID[attack]
+async def test_what_is_only_nearly_what_the_person_wrote_is_not_the_persons() -> None:
     async with open_flow("autonomous", flags={"argument_repair": False}) as router:
-        await say(router, "read_page", words, address="flights.example")
-        outcome = await say(router, "add_entry", words, title=value, text="")
-        assert outcome.pending_id is not None
+        ran: list[str] = []
+        for attack, (words, value) in NEARLY_SAID.items():
+            await say(router, "read_page", words, attack, address="flights.example")
+            outcome = await say(router, "add_entry", words, attack, title=value, text="")
+            if outcome.pending_id is None:
+                ran.append(attack)
+        assert not ran
 
 
 @proves("X16")

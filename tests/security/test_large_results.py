@@ -163,6 +163,7 @@ async def test_a_large_reply_is_not_read_from_end_to_end_on_the_event_loop(tmp_p
         assert result["content"] == RESULT["content"]
 
 
+@pytest.mark.slow
 @proves("X7")
 async def test_nothing_large_is_read_from_end_to_end_on_the_event_loop(tmp_path: Path) -> None:
     async with (

@@ -121,6 +121,7 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
     assert [getattr(entry.event, "outcome", None) for entry in ends] == ["left"]
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp_path: Path) -> None:
     answers: list[Any] = []
     async with (

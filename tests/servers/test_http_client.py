@@ -103,6 +103,7 @@ async def test_a_server_that_closed_a_kept_connection_is_connected_to_again() ->
     assert len(server.calls) == 3
 
 
+@pytest.mark.slow
 async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_not_used_again() -> None:
     """The server may close it under the next request, which would get no answer."""
     async with open_raw_pool(SHAPES["in one piece"]) as (server, servers):

@@ -39,6 +39,7 @@ async def test_a_killed_program_is_started_again():
         assert arguments_of(result) == {"back": True}
 
 
+@pytest.mark.slow
 @proves("F26", "H9")
 async def test_a_restarted_http_server_is_found_again():
     remote = tool_server("remote")

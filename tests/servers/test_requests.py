@@ -212,6 +212,7 @@ async def test_the_callers_refusal_reaches_the_server_with_its_code():
         assert text_of(await call(servers, "sample", RequestContext(caller=caller))) == "-32042 not today"
 
 
+@pytest.mark.slow
 @table("era", [OLD, NEW])
 @table("way", ["memory", "http"])
 async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
@@ -242,6 +243,7 @@ async def test_rounds_of_a_modern_server_go_back_as_they_are_to_who_takes_them(w
     assert seen == [caller.capabilities] * 2
 
 
+@pytest.mark.slow
 @proves("G8")
 @table("way", ["memory", "http", "json", "signed in"])
 async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):

@@ -141,6 +141,7 @@ def break_off_at_once(times: list[PlainRequest]) -> Act:
     return act
 
 
+@pytest.mark.slow
 async def test_a_stream_in_which_nothing_new_comes_is_asked_for_less_and_less_and_then_given_up():
     asked: list[PlainRequest] = []
     async with plain({"tools/call": break_off_at_once([]), "GET": break_off_at_once(asked)}) as (_, servers):

@@ -63,6 +63,7 @@ async def wait_for_pin(store: Store) -> Pin:
     return pins[KEY]
 
 
+@pytest.mark.slow
 @proves("H4", "F24")
 async def test_what_one_process_accepts_the_others_offer_again(url: str) -> None:
     server, facts = tool_server("shop", [OLD]), MemorySink()
@@ -81,6 +82,7 @@ async def test_what_one_process_accepts_the_others_offer_again(url: str) -> None
         assert (accepted.accepted_by, accepted.definition["description"]) == ("dana", NEW["description"])
 
 
+@pytest.mark.slow
 @proves("H4", "F24")
 async def test_accepting_another_definition_than_ours_holds_ours_back(url: str) -> None:
     ours, theirs, facts = tool_server("shop", [OLD]), tool_server("shop", [NEW]), MemorySink()

@@ -251,11 +251,11 @@ async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) 
     async with Store.open(sqlite_url) as store:
         await store.instances.renew_lease(ME)
         for _ in range(6):
-            await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(250)))
+            await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(100)))
             await store.retention.prune(limits, instance=ME, by="anna")
             sizes.append((await file.stat()).st_size)
         assert max(sizes) < 3 * sizes[0], sizes  # six times as much was written
-        await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(350)))
+        await store.journal.append(*(age(ordinary("x" * 20_000), 1) for _ in range(140)))
         full = (await store.retention.get_status(limits)).bytes
         await store.retention.prune(limits, instance=ME, by="anna")
     assert (await file.stat()).st_size < full / 2

@@ -90,6 +90,7 @@ async def test_spans_arrive_at_a_collector(
     assert 0 < root.start_time_unix_nano <= attempt.start_time_unix_nano
 
 
+@pytest.mark.slow
 async def test_a_missing_collector_does_not_disturb_requests(tmp_path: Path) -> None:
     chosen = build_settings(tmp_path, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})
     events = Fanout()

@@ -245,6 +245,7 @@ def test_nothing_is_drawn_at_the_edge_of_a_chart(kind: str, count: int):
         assert (edge == 255).all()
 
 
+@pytest.mark.slow
 @few
 @given(json_values | shaped, words)
 def test_any_data_becomes_a_diagram_or_is_refused(data: Json, prompt: str):

@@ -100,6 +100,7 @@ def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
 LISTS = [[0] * 100] * 20
 
 
+@pytest.mark.slow
 @table(
     "schema, value, least",
     [

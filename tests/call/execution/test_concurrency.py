@@ -64,6 +64,7 @@ class Narrow:
             yield b
 
 
+@pytest.mark.slow
 @proves("D8")
 async def test_waiting_for_a_slot_takes_nothing_of_the_tools_own_time():
     async with Narrow(work).hold_slot() as b:
@@ -83,6 +84,7 @@ async def test_who_waited_in_vain_says_nothing_about_the_server():
     assert b.runner.breakers["notes"].failures == 0
 
 
+@pytest.mark.slow
 @proves("D8", "D9")
 async def test_patience_that_was_spent_in_the_queue_is_no_fault_of_the_server():
     narrow = Narrow(hang)
@@ -102,6 +104,7 @@ async def test_who_has_no_time_left_takes_no_slot_and_nothing_is_sent():
     assert (notes.calls, b.journal) == ([], [])
 
 
+@pytest.mark.slow
 @proves("D8", "F30")
 async def test_a_write_that_waits_for_a_slot_runs_once_and_its_duplicate_is_refused():
     executions: list[Execution] = []

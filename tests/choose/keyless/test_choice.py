@@ -99,6 +99,7 @@ def test_a_clear_request_finds_its_tool_with_complete_arguments(
     assert certain.question is None
 
 
+@pytest.mark.slow
 @proves("Q7")
 @table(
     ("request_text", "tool", "arguments"),

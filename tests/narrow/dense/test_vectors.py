@@ -115,6 +115,7 @@ def test_a_full_disk_is_no_error(tmp_path: Path) -> None:
     assert cache.find(list(some(1, 2))) == {}
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_never_released_only_means_that_nothing_is_kept(tmp_path: Path) -> None:
     cache = VectorCache(tmp_path, "one")
     cache.add(some(1))

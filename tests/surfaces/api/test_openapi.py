@@ -143,6 +143,7 @@ def _try(operation: Any, mode: str, described: ApiAddress, session: requests.Ses
     attempt()
 
 
+@pytest.mark.slow
 @proves("I3")
 def test_nothing_is_given_to_strangers(api_address: ApiAddress, document: dict[str, Any]) -> None:
     with httpx2.Client(base_url=api_address.address) as client:

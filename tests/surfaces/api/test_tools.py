@@ -183,6 +183,7 @@ async def test_a_disabled_tool_cannot_be_called_even_after_a_restart_until_it_is
             ]
 
 
+@pytest.mark.slow
 @proves("I7")
 async def test_what_one_process_switches_holds_in_another_on_the_same_store(tmp_path: Path):
     server = files()

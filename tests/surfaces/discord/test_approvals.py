@@ -315,6 +315,7 @@ async def test_a_call_too_long_for_a_message_is_shown_whole_in_a_file(bots: BotF
         assert json.loads(asked.files["call.json"])["arguments"] == {"text": text}
 
 
+@pytest.mark.slow
 @proves("T2")
 async def test_a_call_without_a_decision_in_time_says_so(bots: BotFactory) -> None:
     discord = bots.discord

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 
 from fingerpost.events import MemorySink
 from fingerpost.records import Principal
@@ -102,6 +103,7 @@ async def test_streams_stay_open_while_keys_cannot_be_checked() -> None:
             assert [(await line.event())["method"] for line in both] == [CHANGED] * 2
 
 
+@pytest.mark.slow
 @proves("G10")
 async def test_a_revoked_key_loses_its_streams(tmp_path: Path) -> None:
     async with Store.open(place_empty_store(tmp_path)) as store:
