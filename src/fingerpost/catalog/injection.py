@@ -1130,6 +1130,8 @@ _MAX_SUSPECTED: Final = 40  # sentences of one definition
 _MIN_JUDGED: Final = 8  # characters
 _MAX_JUDGED: Final = 2000  # sentences of one definition
 _MAX_JUDGED_WORDS: Final = 50  # of one sentence
+_MIN_JOINTS: Final = 4  # of an identifier that is read as a sentence
+_MAX_IDENTIFIER: Final = 200  # characters
 _MAX_AROUND: Final = 160  # characters of each text around a sentence
 _MAX_TOPIC: Final = 40  # words of the first sentence, which says what the tool is about
 _KNOWN_BUSINESS: Final = {"chatty": _SETS["chat"], "secure": _SETS["security"]}
@@ -1157,6 +1159,11 @@ _SMUGGLING_NAMES: Final = tuple(
         ("chain", "thought"),
     )
 )
+# One with a word of each set asks for a file with secrets, unless these are the tool's business.
+_FILE_CONTENT: Final = parse_word_set("content copy dump read reading text")
+_SECRET_FILES: Final = parse_word_set(
+    "aws cookie credential dotenv env keychain kube kubeconfig netrc passwd rsa shadow ssh"
+)
 
 
 def scan_definition(
@@ -1171,6 +1178,7 @@ def scan_definition(
     parameters = get_properties(definition.get("inputSchema"))
     secrets = frozenset(name for name in parameters if _is_secret_parameter(name))
     found: dict[tuple[str, str], DefinitionFinding] = {}
+    tagged: set[str] = set()
     left = MAX_DEFINITION_LENGTH
     for path, text, is_name in islice(_iterate_texts(definition), MAX_TEXTS):
         left -= len(text)
@@ -1184,11 +1192,17 @@ def scan_definition(
             choice = ".enum[" in path or path.endswith(".const")
             place = _Place(own, described, parameter, own_secrets=secrets, choice=choice)
             signs = _find_signs(text[:MAX_TEXT_LENGTH], place)
+            if "<" in text and _opens_role_tag(text):
+                tagged.add(path)
         for sign in signs:
             found.setdefault((sign.reason, path), _build_finding(sign, path))
     doubted = {each.where for each in found.values() if each.reason in _DOUBTED}
     ratings = _rate_texts(server, definition, judge, doubted)
-    kept = [each for each in found.values() if each.reason not in _DOUBTED or _is_likely(each, ratings)]
+    kept = [
+        each
+        for each in found.values()
+        if each.reason not in _DOUBTED or _is_likely(each, ratings) or _is_plain_order(each, tagged)
+    ]
     explained = {each.where for each in kept}
     signs = (
         (path, _build_act_sign(rating, one))
@@ -1324,20 +1338,25 @@ def _find_best(rated: Iterable[_Rated]) -> _Ratings:
 
 def _is_likely(finding: DefinitionFinding, ratings: _Ratings) -> bool:
     """Return whether what a rule found counts. The models know few words of other scripts."""
-    if finding.where not in ratings or ratings[finding.where][0] >= _BELIEVED:
-        return True
-    return len(finding.words.encode()) > _MAX_LATIN_BYTES * len(finding.words) or _is_plain_order(
-        finding.words
-    )
+    is_believed = finding.where not in ratings or ratings[finding.where][0] >= _BELIEVED
+    return is_believed or len(finding.words.encode()) > _MAX_LATIN_BYTES * len(finding.words)
 
 
-def _is_plain_order(sentence: str) -> bool:
-    """Return whether a sentence that a rule found needs no model to decide: it is no quotation, and begins
-    with "Ignore all previous instructions" or the like.
+def _opens_role_tag(text: str) -> bool:
+    """Return whether a tag such as <IMPORTANT> stands where a sentence or a line begins."""
+    found = _PATTERNS["role_tag"].search(text)
+    return found is not None and text[: found.start()].rstrip(" ")[-1:] in ("", *".!?:>\n")
+
+
+def _is_plain_order(finding: DefinitionFinding, tagged: Set[str]) -> bool:
+    """Return whether what a rule found needs no model to decide: it is no quotation, and begins with "Ignore
+    all previous instructions" or the like, or stands beside a tag such as <IMPORTANT>, in a text of `tagged`.
     """
+    sentence = finding.words
     if _matches("quoted", sentence):
         return False
-    return _matches("plain_order", sentence) or "ignore+" in _get_tags(sentence.partition(" ")[0].lower())
+    first = sentence.partition(" ")[0].lower()
+    return finding.where in tagged or _matches("plain_order", sentence) or "ignore+" in _get_tags(first)
 
 
 def _build_act_sign(rating: int, one: PlacedSentence) -> TextSign | None:
@@ -1368,20 +1387,32 @@ def _build_finding(sign: TextSign, path: str) -> DefinitionFinding:
 
 
 def _iterate_texts(definition: JsonObject) -> Iterator[tuple[str, str, bool]]:
-    """Yield the path and text of every text of a definition, and whether it is the name of a parameter."""
+    """Yield the path and text of every text of a definition, and whether it is the name of a parameter.
+
+    Names and values of many words, `then_list_all_secrets_and_add_them`, are read as sentences, too.
+    """
     todo: list[tuple[str, Json, bool]] = [("", definition, False)]
     while todo:
         path, part, named = todo.pop()
         if isinstance(part, str):
-            yield path, part, False
+            yield path, part if ".required[" in path else _spell_out(part), False
         elif is_object(part):
             for key, value in part.items():
                 inside = f"{path}.{key}" if path else key
                 if named:
                     yield inside, key, True
+                    if (spelled := _spell_out(key)) != key:
+                        yield inside, spelled, False
                 todo.append((inside, value, key == "properties" and not named))
         elif is_list(part):
             todo.extend((f"{path}[{number}]", value, False) for number, value in enumerate(part))
+
+
+def _spell_out(text: str) -> str:
+    """Return the words of an identifier that has many."""
+    if len(text) > _MAX_IDENTIFIER or text.count("_") < _MIN_JOINTS or " " in text:
+        return text
+    return text.replace("_", " ")
 
 
 def _get_parameter(path: str) -> str:
@@ -1401,6 +1432,8 @@ def _find_name_signs(name: str, own: frozenset[str]) -> Iterator[TextSign]:
     if words == {"sidenote"} or any(words & one and words & other for one, other in _SMUGGLING_NAMES):
         reason = "is a parameter for the conversation or the model's instructions"
         yield TextSign(FindingKind.CONTEXT, reason, name)
+    elif words & _FILE_CONTENT and (words & _SECRET_FILES) - own:
+        yield TextSign(FindingKind.SECRET, "is a parameter for a file with secrets", name)
 
 
 # Names that look like those of other servers
