@@ -191,7 +191,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
             _watch_starts()
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+def pytest_xdist_auto_num_workers() -> int:
     """Three more than there are cores: tests wait for half of their time."""
     return (os.cpu_count() or 1) + 3
 

@@ -512,7 +512,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
         "person accepts them; harmless ones are left alone",
-        gap="90 to 97 % of the definitions by authors of whom nothing was known are found (goal: 95 %), and "
+        gap="91 to 97 % of the definitions by authors of whom nothing was known are found (goal: 95 %), and "
         "4 to 7 % of hard harmless ones have a finding (goal: 2 %)",
     ),
     "X22": Requirement(

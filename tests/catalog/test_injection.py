@@ -50,16 +50,16 @@ def test_nearly_all_new_wordings_that_were_known_are_found(style: str) -> None:
     ("style", "every", "recall"),
     [
         ("fresh", 1, 0.8),
-        ("outside", 2, 0.9),
-        ("examiner", 4, 0.85),
-        ("examiners", 8, 0.9),
-        ("auditors", 7, 0.8),
+        ("outside", 1, 0.9),
+        ("examiner", 3, 0.9),
+        ("examiners", 6, 0.9),
+        ("auditors", 6, 0.85),
     ],
 )
 def test_most_new_wordings_that_were_held_out_are_found(style: str, every: int, recall: float) -> None:
     held_out = poison.measure(held_out=True, style=style, every=every)
     assert held_out.recall >= recall
-    assert held_out.false_positives <= 0.1
+    assert held_out.false_positives <= 0.08
 
 
 PLAIN_ORDERS = """\

@@ -111,7 +111,7 @@ def _decline_noun(word: str) -> tuple[str, ...]:
     stem = word[:-1]
     if word.endswith("ה"):
         return stem + "ת", stem + "ות", stem + "אות"
-    if word.endswith("ימ") and stem != "י":  # the sea is no plural
+    if word.endswith("ימ") and stem != "י":  # `ים`, sea, is not a plural
         return (stem,)
     if word.endswith("ות"):
         return word[:-2] + "ויות", word[:-2] + "יות"
