@@ -94,6 +94,7 @@ def test_what_nothing_describes_is_found_without_another_engine(name: str) -> No
         (r"^[\w-]{1,100}$", "שלום", "a b"),
         ("^.{1,255}$", "x" * 255, "x" * 256),
         (r"\bcat\b", "a cat", "concat"),
+        (r"^a[\t]b\0$", "a\tb\0", "a b"),
         ("(?i)^get$", "GET", "put"),
     ],
 )

@@ -210,6 +210,20 @@ def test_values_that_cannot_be_drawn_are_named(data: Json, text: str):
     assert refused.value.hint
 
 
+def test_lists_by_name_are_series_and_uneven_numbers_keep_their_distances():
+    chart = parse_chart({"north": [1, 2], "south": [3, 4]}, "")
+    assert [(series.name, series.values) for series in chart.series] == [
+        ("north", (1.0, 2.0)),
+        ("south", (3.0, 4.0)),
+    ]
+    even, uneven = (
+        texts(draw_chart(parse_chart({"x": [1, 2, last], "y": [40, 50, 60], "type": "line"}, "")))
+        for last in (3, 9)
+    )
+    assert [number for number in even if len(number) == 1] == ["1", "2", "3"]
+    assert {"4", "5", "6"} < set(uneven)
+
+
 def test_a_gap_is_no_missing_value():
     assert parse_chart({"labels": ["a", "b"], "values": [1, None]}, "").series[0].values == (1.0, None)
 
@@ -272,6 +286,17 @@ def test_boxes_of_a_flowchart_do_not_overlap(pairs: list[tuple[int, int]]):
             above = one[3] <= other[1] or other[3] <= one[1]
             assert apart or above
         assert one[0] >= 0 and one[1] >= 0 and one[2] <= placed.width and one[3] <= placed.height
+
+
+def test_nodes_have_texts_and_shapes_of_their_own():
+    flow = parse_diagram(
+        {"nodes": [{"id": "a", "label": "Sure?", "shape": "diamond"}, ["b", "Go"]], "edges": [["a", "b"]]}, ""
+    )
+    assert isinstance(flow, FlowDiagram)
+    assert [(node.key, node.text, node.shape) for node in flow.nodes] == [
+        ("a", "Sure?", "diamond"),
+        ("b", "Go", "box"),
+    ]
 
 
 def test_mermaid_text_is_understood():

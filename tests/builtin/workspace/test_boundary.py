@@ -329,6 +329,7 @@ async def test_only_ordinary_files_are_opened(open_workspace: OpenWorkspace, fol
         async with open_workspace() as workspace:
             assert "a named pipe" in await workspace.expect_error("read_file", path="pipe")
             assert "a named pipe" in await workspace.expect_error("write_file", path="pipe", content="x")
+            assert "pipe: a named pipe\n" in await workspace.expect_success("file_info", path="pipe")
             assert "a socket" in await workspace.expect_error("read_range", path="socket", start_line=1)
             assert "leads out" in await workspace.expect_error("read_file", path="null")
             assert "0 files were searched" in await workspace.expect_success("grep_search", query="x")

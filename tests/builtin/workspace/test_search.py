@@ -119,6 +119,9 @@ async def test_passages_are_found_by_meaning_and_follow_changes(open_workspace: 
         assert "new.md:1–1" in text
         (folder / "new.md").unlink()
         assert "new.md" not in await workspace.expect_success("semantic_search", query="a cat was sleeping")
+        (folder / "empty").mkdir()
+        text = await workspace.expect_success("semantic_search", query="a cat was sleeping", path="empty")
+        assert text == "[Nothing in empty is like 'a cat was sleeping'; 2 files are known]"
 
 
 # After git's own rules.

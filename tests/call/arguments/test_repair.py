@@ -129,6 +129,14 @@ def test_every_repair_is_recorded_with_before_and_after() -> None:
 
 
 @proves("D7")
+def test_the_record_of_a_repair_holds_no_large_value() -> None:
+    card = takes({"rows": {"type": "array", "items": WHOLE}})
+    prepared = prepare_arguments(card, {"Rows": list(range(300))})
+    assert prepared.arguments == {"rows": list(range(300))}
+    assert [each.after for each in prepared.repairs] == [{"rows": "a list of more than 200 values"}]
+
+
+@proves("D7")
 def test_objects_within_objects_and_lists_are_put_right_too() -> None:
     edit = {"type": "object", "properties": {"old_text": TEXT, "line": WHOLE}, "required": ["old_text"]}
     card = takes({"edits": {"type": "array", "items": edit}})

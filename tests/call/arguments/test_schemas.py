@@ -9,8 +9,10 @@ import pytest
 
 from fingerpost.call.arguments import format_signature, prepare_arguments
 from fingerpost.call.arguments.coercion import MAX_DEPTH, MAX_NODES
+from fingerpost.call.arguments.tool_schema import MAX_SCHEMAS, tool_schemas
 from fingerpost.records import Json, ParameterFault
 from tests.kit.argument_tools import TEXT, WHOLE, takes, with_schema
+from tests.kit.cards import card
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -102,6 +104,25 @@ def test_pattern_properties_and_forbidden_extras_work_together() -> None:
 @table("value", [None, 1, 1e300, "a", [1, 1], {"a": 1}])
 def test_a_schema_that_makes_no_sense_raises_nothing(schema: Json, value: Json) -> None:
     prepare_arguments(takes({"it": schema}, required=[]), {"it": value})
+
+
+def test_objects_in_a_list_without_repetition_are_compared_as_json_is() -> None:
+    card = takes({"rows": {"type": "array", "uniqueItems": True}})
+    for first, second, same in (
+        ({"a": 1, "b": [2]}, {"b": [2], "a": 1.0}, True),
+        ({"a": 1}, {"a": True}, False),
+        ({"a": 1}, [["a", 1]], False),
+    ):
+        assert prepare_arguments(card, {"rows": [first, second]}).ok is not same, (first, second)
+
+
+def test_schemas_of_tools_that_were_not_used_for_long_are_dropped() -> None:
+    first, *others = (card(f"tool_{number}") for number in range(MAX_SCHEMAS + 1))
+    kept = tool_schemas.get_schema(first)
+    assert tool_schemas.get_schema(first) is kept
+    last = [tool_schemas.get_schema(other) for other in others][-1]
+    assert tool_schemas.get_schema(others[-1]) is last
+    assert tool_schemas.get_schema(first) is not kept
 
 
 def test_the_schema_may_name_an_older_draft() -> None:

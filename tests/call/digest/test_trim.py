@@ -190,6 +190,13 @@ def test_a_table_keeps_its_header_first_and_last_rows_and_the_count(header: str,
     assert made.dropped[0].endswith("of 300 rows")
 
 
+def test_a_header_larger_than_the_budget_is_cut_itself() -> None:
+    header = ",".join(f"column {number}" for number in range(40))
+    made = cut(text("\n".join((header, *([",".join("1" * 40)] * 200)))), 60)
+    assert made.text.startswith("column 0,column 1,")
+    assert "1,1,1,1" not in made.text
+
+
 @proves("D6")
 def test_text_keeps_beginning_end_and_the_passage_nearest_the_request() -> None:
     lines = [f"Paragraph {number} speaks of the weather and the fields." for number in range(400)]

@@ -123,7 +123,8 @@ def test_a_call_from_before_it_opened_says_nothing_about_the_server_of_today():
     assert breaker.state is BreakerState.HALF_OPEN
     breaker.record_failure(trial, "still ill")
     breaker.record_success(old)
-    assert breaker.state is BreakerState.OPEN
+    breaker.record_failure(old, "it was already ill")
+    assert (breaker.state, breaker.status.reason) == (BreakerState.OPEN, "still ill")
 
 
 def test_a_server_that_reconnected_is_tried_at_once():

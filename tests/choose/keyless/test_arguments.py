@@ -196,6 +196,13 @@ def test_bounds_of_the_schema_are_kept():
     assert fill("count 2.5", card).arguments == {}
 
 
+def test_an_id_of_another_form_is_not_used():
+    card = takes({"order_id": {"type": "string"}}, name="get_order")
+    assert fill("show order ORD-17", card).arguments == {"order_id": "ORD-17"}
+    card = takes({"order_id": {"type": "string", "format": "uuid"}}, name="get_order")
+    assert fill("show order ORD-17", card).arguments == {}
+
+
 def test_a_number_is_not_found_inside_a_word() -> None:
     card = takes({"count": {"type": "integer"}})
     assert fill("for room4b use count 4", card).arguments == {"count": 4}

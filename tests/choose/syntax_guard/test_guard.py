@@ -31,12 +31,19 @@ def test_several_calls_in_one_answer_are_all_given_back() -> None:
     [
         ("It is sunny.</tool_call>", "It is sunny."),
         ("Done!</function_calls>\n\nMore.", "Done!\n\nMore."),
+        ("It is sunny.</think>", "It is sunny."),
         ("A call ends with </tool_call>", "A call ends with </tool_call>"),
         ("A call ends so.</tool_call> is how.", "A call ends so.</tool_call> is how."),
     ],
 )
 def test_an_end_without_a_beginning_behind_a_whole_sentence_is_left_over(text: str, shown: str) -> None:
     assert GUARD.clean(text).text == shown
+
+
+def test_a_labelled_call_within_a_sentence_is_shown() -> None:
+    assert GUARD.clean("Let me see. Tool call: brew_tea(cups=2)").text == "Let me see."
+    text = "Let me see. Tool call: brew_tea(cups=2) is what I would write."
+    assert GUARD.clean(text).text == text
 
 
 def test_a_name_that_two_tools_have_is_stopped_but_means_neither() -> None:

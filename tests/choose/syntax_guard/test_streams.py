@@ -132,6 +132,9 @@ def test_only_the_beginning_of_a_marker_is_held_back() -> None:
     stream = GUARD.stream()
     assert stream.feed("See <") == "See"
     assert stream.feed("b>bold</b>.") == " <b>bold</b>."
+    stream = GUARD.stream()
+    assert stream.feed("It is\npri") == "It is"
+    assert stream.feed("nted on both sides") == "\nprinted on both sides"
 
 
 @pytest.mark.slow

@@ -226,6 +226,13 @@ def test_what_stands_behind_a_tools_name_does_not_undo_it(text: str, name: str) 
 
 
 @proves("A2")
+@table("text", ["My flight to Lisbon is next Friday", "I moved to Bergen where the weather is bad"])
+def test_what_the_person_tells_about_themselves_needs_none(text: str) -> None:
+    need = classify(text)
+    assert need.verdict is NeedVerdict.NONE
+    assert need.reasons[0] == "tells something about the person"
+
+
 def test_a_language_without_data_is_left_unclear_unless_it_names_a_file() -> None:
     assert JUDGE.classify("明天的会议几点开始", Signals(language="zh")).verdict is NeedVerdict.UNCLEAR
     assert JUDGE.classify("打开 /srv/data/report.csv", Signals(language="zh")).score > 0.5
