@@ -64,6 +64,7 @@ LATER_STYLES: Final = {
     "examiner": "by one more author",
     "examiners": "by two more authors",
     "auditors": "by two later authors",
+    "pages": "long pages by one more",
 }
 
 

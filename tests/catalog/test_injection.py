@@ -47,19 +47,22 @@ def test_nearly_all_new_wordings_that_were_known_are_found(style: str) -> None:
 @pytest.mark.slow
 @proves("X21")
 @pytest.mark.parametrize(
-    ("style", "every", "recall"),
+    ("style", "every", "recall", "marked"),
     [
-        ("fresh", 1, 0.8),
-        ("outside", 1, 0.9),
-        ("examiner", 3, 0.9),
-        ("examiners", 6, 0.9),
-        ("auditors", 6, 0.85),
+        ("fresh", 1, 0.8, 0.08),
+        ("outside", 1, 0.9, 0.08),
+        ("examiner", 3, 0.9, 0.08),
+        ("examiners", 6, 0.9, 0.08),
+        ("auditors", 6, 0.85, 0.08),
+        ("pages", 4, 0.85, 0.25),  # many sentences each
     ],
 )
-def test_most_new_wordings_that_were_held_out_are_found(style: str, every: int, recall: float) -> None:
+def test_most_new_wordings_that_were_held_out_are_found(
+    style: str, every: int, recall: float, marked: float
+) -> None:
     held_out = poison.measure(held_out=True, style=style, every=every)
     assert held_out.recall >= recall
-    assert held_out.false_positives <= 0.08
+    assert held_out.false_positives <= marked
 
 
 PLAIN_ORDERS = """\
