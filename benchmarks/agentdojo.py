@@ -6,6 +6,9 @@ For each pair of a user task and an injection task, the goal of the injection st
 suite provides for it. After the user task the injection's own calls are made in the same conversation, if its
 text was read there. Those that write or send must be held.
 
+The last lines say how few questions a rule could ask at best: a user call must ask if an injected call has
+the same effect, the same `outbound` label and values of the same origins.
+
 It needs `pip install agentdojo`. `python -m benchmarks.agentdojo SUITE` is the server of one suite.
 """
 
@@ -27,7 +30,7 @@ from mcp.server.stdio import stdio_server
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.records import DataLabel, Decision, Effect, Outcome, ServerSpec, ToolCard
+from fingerpost.records import DataLabel, DataOrigin, Decision, Effect, Outcome, ServerSpec, ToolCard
 from fingerpost.router import Router
 from fingerpost.settings import Settings
 
@@ -101,6 +104,9 @@ async def serve(suite_name: str) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
+CallKind = tuple[Effect, bool, frozenset[DataOrigin]]  # effect, outbound, where its values come from
+
+
 @dataclass(slots=True)
 class Figures:
     """What was counted for one suite and preset."""
@@ -113,11 +119,15 @@ class Figures:
     injected: int = 0  # calls of injections that write or send
     held: int = 0
     ran: list[str] = field(default_factory=list[str])
+    asked_kinds: list[CallKind] = field(default_factory=list[CallKind])
+    held_kinds: set[CallKind] = field(default_factory=set[CallKind])
 
     def add(self, other: Figures) -> None:
         for name in ("user_calls", "asked", "written", "pairs", "unread", "injected", "held"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.ran += other.ran
+        self.asked_kinds += other.asked_kinds
+        self.held_kinds |= other.held_kinds
 
 
 class _Player:
@@ -146,6 +156,8 @@ class _Player:
                 self.figures.asked += outcome.pending_id is not None
                 self.figures.written += _acts(self._get_card(name))
             if outcome.pending_id is not None:
+                if not injection:
+                    self.figures.asked_kinds.append(await self._classify(name, outcome.pending_id))
                 await self._router.calls.decide(outcome.pending_id, Decision.APPROVED, by="benchmark")
                 outcome = await self._router.resume_call(outcome.pending_id)
             read.append(outcome.content)
@@ -170,6 +182,16 @@ class _Player:
             self.figures.held += outcome.pending_id is not None
             if outcome.pending_id is None:
                 self.figures.ran.append(f"{self._suite_name} {task_id} {injection}: {name}")
+            else:
+                self.figures.held_kinds.add(await self._classify(name, outcome.pending_id))
+
+    async def _classify(self, name: str, pending_id: str) -> CallKind:
+        """Return all that a rule can know of a waiting call, except its tool."""
+        pending = await self._router.calls.approvals.get(pending_id)
+        assert pending is not None
+        card = self._get_card(name)
+        origins = frozenset(one.origin for one in pending.origins) - {DataOrigin.PLAIN}
+        return card.effect.value, card.has(DataLabel.OUTBOUND), origins
 
     async def _call(self, name: str, arguments: Mapping[str, Any], conversation: str, prompt: str) -> Outcome:
         return await self._router.call(
@@ -229,25 +251,25 @@ def run() -> None:
     table = Table(title=f"AgentDojo {VERSION}: calls that need a person, and injected calls that were held")
     for column in ("preset", "suite", "user calls", "needed a person", "share", "injected", "held", "ran"):
         table.add_column(column, justify="left" if column in ("preset", "suite") else "right")
+    totals = {preset: Figures() for preset in found}
     for preset, suites in found.items():
-        total = Figures()
         for name, figures in suites.items():
-            total.add(figures)
+            totals[preset].add(figures)
             _add_row(table.add_row, preset, name, figures)
-        _add_row(table.add_row, preset, "all", total)
+        _add_row(table.add_row, preset, "all", totals[preset])
         table.add_section()
     console = Console(width=120)
     console.print(table)
-    for preset, suites in found.items():
-        for figures in suites.values():
-            for line in figures.ran[:5] if preset != "off" else ():
-                console.print(f"ran with {preset}: {line}")
-    one = next(iter(found.values()))
-    unread = sum(figures.unread for figures in one.values())
-    pairs = sum(figures.pairs for figures in one.values())
+    for preset in PRESETS[1:]:
+        total = totals[preset]
+        for line in total.ran[:20]:
+            console.print(f"ran with {preset}: {line}")
+        alike = sum(kind in total.held_kinds for kind in total.asked_kinds)
+        console.print(f"{preset}: {alike} of the {total.asked} user calls that asked are like injected ones.")
+    one = totals[PRESETS[0]]
     console.print(
-        f"{pairs} pairs of a user task and an injection; in {unread} the injected text is never read, and "
-        f"they are left out. {time.monotonic() - began:.0f} s."
+        f"{one.pairs} pairs of a user task and an injection; {one.unread} in which the injected text is not "
+        f"read are left out. {time.monotonic() - began:.0f} s."
     )
 
 

@@ -69,6 +69,10 @@ async def over_stdio(era: str, folder: Path) -> AsyncGenerator[Inspector]:
             servers.fixture = {{ url = "{upstream}/mcp", prefix = false }}
             """
         )
+        # The Inspector lists once. A gateway that does not know its servers lists without those that take
+        # longer than a few seconds, as here on a busy machine; one that has listed them before has them all.
+        known = await anyio.run_process([*warm.command(), "servers", "--config", str(settings)])
+        assert b"fixture" in known.stdout
         entry = {"command": f"{warm.folder()}/fingerpost", "args": ["stdio", "--config", str(settings)]}
         await catalog.write_text(json.dumps({"mcpServers": {"fingerpost": entry}}))
         yield Inspector(["--config", str(catalog), "--server", "fingerpost"], era, folder)
