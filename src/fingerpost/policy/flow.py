@@ -163,7 +163,8 @@ class PersonWords:
         return (moment.hour, moment.minute) == (0, 0) or f"{moment:%H:%M}" in self.times
 
 
-_NUMBER = prepare_re(r"(?<![\w.])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w]|\.\d)")
+# Not a part of a day, a time, a telephone number or a number below zero.
+_NUMBER = prepare_re(r"(?<![\w.-])(?<!\d[/:])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w]|\.\d|[-/:]\d)")
 _PADDED = prepare_re(r"0\d\d")
 _UP_TO_TWELVE: Final = "one two three four five six seven eight nine ten eleven twelve"
 _NUMBER_WORDS: Final = {word: Decimal(number) for number, word in enumerate(_UP_TO_TWELVE.split(), start=1)}
