@@ -284,6 +284,28 @@ async def test_an_approval_from_before_does_not_cover_untrusted_content() -> Non
 
 
 @proves("X16")
+async def test_an_approval_from_before_private_data_came_in_does_not_cover_it() -> None:
+    """The person was told of the page, and of the mailbox, but not of what was read after that."""
+    words = "Ask for the prices"
+    mail = {"recipient": EVIL, "subject": "prices", "body": "Any seats?"}
+    calendar = {"match": "web/list_entries", "effect": "read", "labels": {"private": True}}
+    async with open_flow("default", tools=[*LABELS, calendar]) as router:
+        for tool_name, values in (
+            ("read_page", {"address": "flights.example"}),
+            ("read_mailbox", {"folder": "inbox"}),
+            ("list_entries", {"day": ""}),
+        ):
+            await say(router, tool_name, words, **values)
+            waiting = await say(router, "send_email", words, **{**mail, "body": SECRET})
+            assert waiting.pending_id is not None, tool_name
+            assert waiting.content.count("this conversation contains untrusted content") == 1
+            assert (await approve(router, waiting, for_conversation=True)).success
+            assert (await say(router, "send_email", words, **{**mail, "body": "More"})).success
+            await say(router, tool_name, words, **values)
+            assert (await say(router, "send_email", words, **{**mail, "body": "And more"})).success
+
+
+@proves("X16")
 @pytest.mark.parametrize(
     ("rule", "preset", "runs"),
     [
@@ -870,7 +892,7 @@ async def test_a_question_about_a_local_address_shows_where_values_come_from() -
         pending = await router.calls.approvals.get(leak.pending_id)
         assert pending is not None
         assert "local or link-local" in pending.reason
-        assert "private data from web/read_mailbox" in pending.reason
+        assert pending.reason.count("private data from web/read_mailbox") == 1
         assert [one.path for one in pending.origins] == ["url"]
 
 

@@ -651,9 +651,7 @@ class CallPipeline:
             round_permit = self._rounds.take_permit(call, context, request_context)
             if round_permit is not None:
                 return round_permit
-            return await self.approvals.use_grant(
-                call, context, exact=ruling.exact, traced=bool(ruling.origins)
-            )
+            return await self.approvals.use_grant(call, context, exact=ruling.exact, told=ruling.told)
         return build_permit(call, ruling)
 
     async def _refuse_or_ask(
@@ -828,8 +826,9 @@ class CallPipeline:
         if _is_cancelled_already(call, context):
             return None
         card = self._catalog.full_snapshot.get(call.tool)
-        data = None if card is None else await self.data_trails.describe(call, card, context)
-        return await self._find_permit(call, context, await self._policy.judge(call, context, data))
+        data = CallData() if card is None else await self.data_trails.describe(call, card, context)
+        ruling = await self._policy.judge(call, context, data)
+        return await self._find_permit(call, context, explain_data(ruling, data))
 
     async def _finish(
         self,

@@ -270,6 +270,12 @@ class CallData:
         untrusted = (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
         return tuple(dict.fromkeys(one.path for one in self.origins if one.origin in untrusted))
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The data of which a person is told: untrusted content, and each tool that read private data."""
+        private = (f"private {tool}" for tool in sorted(self.list_tools(DataLabel.PRIVATE)))
+        return (*(("untrusted",) if self.untrusted else ()), *private)
+
     def has_only_origins(self, *accepted: DataOrigin) -> bool:
         """Return whether all values have one of these origins."""
         return all(one.origin in (DataOrigin.PLAIN, *accepted) for one in self.origins)
@@ -509,19 +515,16 @@ def apply_flow(
     """
     if preset == "off" or ruling.verdict is Verdict.DENY:
         return ruling
+    exact = preset == "strict" and bool(data.sources)
     if ruling.verdict is Verdict.ALLOW:
-        reason = None if named and preset != "strict" else _find_reason_to_ask(call, data, preset)
-        return ruling if reason is None else _build_ask(*reason, data, preset)
+        found = None if named and preset != "strict" else _find_reason_to_ask(call, data, preset)
+        if found is None:
+            return ruling
+        reason, rule = found
+        return Ruling(verdict=Verdict.ASK, reason=reason, rule=rule, exact=exact)
     if by_default and preset != "strict" and _may_run_unasked(call, data, preset):
         return Ruling(verdict=Verdict.ALLOW, reason="all its values are the person's own", rule=PERSON_RULE)
-    if not data.sources:
-        return ruling
-    return replace(
-        ruling,
-        reason=f"{ruling.reason}; {_describe_data(data)}",
-        origins=data.origins or _NOT_TRACED,
-        exact=ruling.exact or preset == "strict",
-    )
+    return replace(ruling, exact=ruling.exact or exact)
 
 
 _NOT_TRACED: Final = (ArgumentOrigin(path="(no arguments)", origin=DataOrigin.PLAIN),)
@@ -569,22 +572,16 @@ def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str
     return None
 
 
-def _build_ask(reason: str, rule: str, data: CallData, preset: Preset) -> Ruling:
-    return Ruling(
-        verdict=Verdict.ASK,
-        reason=f"{reason}; {_describe_data(data)}",
-        rule=rule,
-        exact=preset == "strict",
-        origins=data.origins or _NOT_TRACED,
-    )
-
-
 def explain_data(ruling: Ruling, data: CallData) -> Ruling:
-    """Return a ruling that asks with what is known of the data, also if another rule than ours asks."""
-    if ruling.verdict is not Verdict.ASK or not data.sources or ruling.origins:
+    """Return a ruling that asks with what the person has to know of the data, whatever rule asks."""
+    if ruling.verdict is not Verdict.ASK or not data.sources:
         return ruling
-    origins = data.origins or _NOT_TRACED
-    return replace(ruling, reason=f"{ruling.reason}; {_describe_data(data)}", origins=origins)
+    return replace(
+        ruling,
+        reason=f"{ruling.reason}; {_describe_data(data)}",
+        origins=data.origins or _NOT_TRACED,
+        told=data.told,
+    )
 
 
 def _describe_data(data: CallData) -> str:
