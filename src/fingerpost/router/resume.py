@@ -209,7 +209,8 @@ async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
         note = f"This call was made once for {len(pending.packets)} requests that waited for its approval."
         noted_step = replace(step, text=f"{note}\n{step.text}")
         context = build_context(run, ToolCall(name=pending.tool, arguments={}), tokens_left=None)
-        await deps.calls.note_shared_result(pending.tool, context, step.text)
+        text = str(result.output if result.success else result.error)
+        await deps.calls.note_shared_result(step.tool, context, text)
         run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=noted_step))
     return None
 

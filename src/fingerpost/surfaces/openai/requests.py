@@ -310,6 +310,7 @@ def build_route_options(turn: CompletionTurn, conversation: ChatConversation, ro
         authorization=turn.authorization,
         options=chat_request.options,
         parts=conversation.request.parts,
+        words=None if conversation.request.role == "user" else (),  # without a request of a person: none
         caller_tools=chat_request.tools,
         tool_choice=chat_request.tool_choice,
     )
