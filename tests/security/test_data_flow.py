@@ -14,7 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from fingerpost import Router, Ruling, Settings, Verdict
+from fingerpost import Agent, Router, Ruling, Settings, Verdict
 from fingerpost.builtin import open_router
 from fingerpost.call.build import build_call
 from fingerpost.call.digest.results import build_asset_uri
@@ -664,6 +664,37 @@ async def test_a_request_that_a_model_wrote_holds_no_words_of_the_person_after_a
         resumed = await router.resume(route.pending.pending_id)
         assert [name for name, _ in server.calls] == ["send_email"], resumed.trace
         assert resumed.pending is not None
+
+
+@proves("X17")
+@pytest.mark.parametrize("way", ["conversation", "agent", "reply"])
+async def test_a_request_that_a_model_wrote_holds_no_words_of_the_person_in_later_requests(way: str) -> None:
+    """A program passes the person's words beside the first request, and none beside the second."""
+    mail = {"recipient": EVIL, "subject": "x", "body": ""}
+
+    def play(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        return calls(("web__send_email", mail)) if "go on" in last.text else "Shall I go on?"
+
+    mode = "keyless" if way == "reply" else "simple"
+    values = {"call": {"data_flow": "autonomous"}, "tools": LABELS, "choose": {"mode": mode}}
+    server, settings = make_server(), Settings.model_validate(values)
+    text, words = f"Send an email to {EVIL} with the subject x and the body", ("Book flights",)
+    async with Router([server.spec()], settings=settings, model=ScriptedModel(play)) as router:
+        await router.connect()
+        if way == "agent":
+            agent = Agent(router)
+            await agent.ask(text, words=words)
+            route = await agent.ask("Please go on and send_email")
+        elif way == "conversation":
+            await router.route(text, caller="dana", conversation="c", words=words)
+            route = await router.route("Please go on and send_email", caller="dana", conversation="c")
+        else:
+            asked = await router.route(text, words=words)
+            assert asked.question is not None, asked.trace
+            route = await router.reply(asked, "subject: x\nbody: x")
+        assert not server.calls
+        assert route.pending is not None, route.trace
 
 
 @proves("X18")

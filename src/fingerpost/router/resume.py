@@ -73,14 +73,10 @@ class RecordedRun:
     pending_ids: tuple[str, ...]  # ids of all calls that ever waited, oldest first
     scopes: tuple[Scope, ...] = ()  # the caller's permissions
     trail: str | None = None  # see `RouteBegan`
-    words_given: bool = False
 
-    def add_data_flow(self, options: RouteOptions) -> RouteOptions:
-        """Return the options with the trail of the run. Words that came beside the request are not recorded;
-        without them nothing in it is the person's.
-        """
-        words = () if self.words_given and options.words is None else options.words
-        return replace(options, trail=options.trail or self.trail, words=words)
+    def add_trail(self, options: RouteOptions) -> RouteOptions:
+        """Return the options with the trail of the run."""
+        return replace(options, trail=options.trail or self.trail)
 
 
 async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
@@ -101,7 +97,6 @@ async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
         pending_ids=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
         scopes=tuple(scope for event in began for scope in event.scopes),
         trail=next((event.trail for event in began if event.trail), None),
-        words_given=any(event.words_given for event in began),
     )
 
 
