@@ -175,9 +175,31 @@ NEARLY_SAID = {  # what differs from the person's words, though it looks the sam
     "a hidden file": ("Share my ssh notes", ".ssh"),
     "everybody in a channel": ("Tell the channel", "<!channel>"),
     "a letter that looks the same": ("Write to bob@bank.example", "bob@ban\u212a.example"),
+    "a number without its sign": ("Set it to -5", "5"),
+    "a number without its minus": ("Set it to \u22125", "5"),
+    "a part of a decimal": ("Pay 10,5 euros", "10"),
+    "the end of a thousand": ("Pay 1,250 to Bob", "250"),
+    "the start of a thousand": ("Pay 1'000 to Bob", "1"),
+    "the start of a spaced thousand": ("Pay 1 000 to Bob", "1"),
+    "a part of a German number": ("Pay 1.250,50 to Bob", "1.25"),
+    "a part of an account": ("Pay account 4711-0815", "4711"),
+    "a part of a fraction": ("Add 1/2 of it", "2"),
+    "a part of a mixed number": ("Add 2 1/2 kilograms", "2"),
+    "an end of a range": ("Pay 10\u201320 euros", "20"),
+    "a number without millions": ("Pay 5 million", "5"),
+    "the end of a number in words": ("Pay twenty-one euros", "1"),
+    "a part of a date": ("Meet on 2026-05-06", "2026"),
+    "the day before": ("Meet the day after tomorrow", (utc_now() + timedelta(days=1)).date().isoformat()),
+    "midnight of a day with a time": ("Meet on 6 May at 10:00", "2026-05-06T00:00"),
+    "noon for an afternoon": ("Meet on 6 May in the afternoon", "2026-05-06T12:00"),
+    "a name without its vowel sign": ("\u0915\u092e\u0932\u093e", "\u0915\u092e\u0932"),
+    "a name without its accent": ("Write to bob\u0327", "bob"),
+    "a part of a name with another hyphen": ("Write to bob\u2011evil", "bob"),
+    "a part of a joined name": ("Write to bob\u200cevil", "bob"),
 }
 
 
+@pytest.mark.slow
 @proves("X17")
 async def test_what_is_only_nearly_what_the_person_wrote_is_not_the_persons() -> None:
     async with open_flow("autonomous", flags={"argument_repair": False}) as router:
@@ -201,12 +223,43 @@ async def test_what_is_only_nearly_what_the_person_wrote_is_not_the_persons() ->
         ("Note: we meet at noon", "We meet at noon."),
         ("Note that we meet at noon", '"we meet at noon"'),
         ("Share *report* and .ssh", ".ssh"),
+        ("Pay $50, not 60", "50"),
+        ("Close #42.", "42"),
+        ("Add 5; then 6", "6"),
+        ("Buy two pears", "2"),
+        ("Pay \u0665 euros", "5"),
+        ("Meet on 6 May at midnight, not at 9:00", "2026-05-06T00:00"),
+        ("Meet on 6 May at noon", "2026-05-06T12:00:00"),
+        ("Meet today or tomorrow", (utc_now() + timedelta(days=1)).date().isoformat()),
     ],
 )
 async def test_what_the_person_wrote_stays_the_persons(words: str, value: str) -> None:
     async with open_flow("autonomous", flags={"argument_repair": False}) as router:
         await say(router, "read_page", words, address="flights.example")
         assert (await say(router, "add_entry", words, title=value, text="")).success
+
+
+@proves("X16", "X17")
+@pytest.mark.parametrize(
+    ("said", "end", "runs"),
+    [
+        ("half an hour", "10:30", True),
+        ("half an hour", "11:00", False),
+        ("1.5 hours", "11:30", True),
+        ("1.5 hours", "15:00", False),
+        ("1,5 hours", "15:00", False),
+        ("a quarter of an hour", "11:00", False),
+        ("2 and a half hours", "12:00", False),
+        ("1-2 hours", "12:00", False),
+        ("two hours", "12:00", True),
+    ],
+)
+async def test_only_the_end_of_the_whole_duration_is_the_persons(said: str, end: str, runs: bool) -> None:
+    words = f"Meet on 6 May 2026 at 10:00 for {said}"
+    async with open_flow("autonomous") as router:
+        await say(router, "read_page", words, address="flights.example")
+        times = {"title": "2026-05-06T10:00", "text": f"2026-05-06T{end}"}
+        assert (await say(router, "add_entry", words, **times)).success is runs
 
 
 @pytest.mark.slow
