@@ -361,7 +361,20 @@ def _list_leaves(arguments: JsonObject, known: frozenset[str]) -> Iterator[tuple
         else:
             yield path, value
     for path, value, _ in waiting:
-        yield path, str(value)
+        yield path, value
+
+
+def _list_texts(value: Json) -> Iterator[str]:
+    """Yield all texts in a value, with the names of members, however many and deep."""
+    waiting: deque[Json] = deque([value])
+    while waiting:
+        one = waiting.popleft()
+        if isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, Sequence) and not isinstance(one, str):
+            waiting += one
+        else:
+            yield str(one)
 
 
 def _find_given_origin(
@@ -790,9 +803,12 @@ class DataTrails:
         if not data.untrusted or call.effect is Effect.READ:
             return
         paths = frozenset(data.untrusted_paths)
-        leaves = _list_leaves(call.arguments, frozenset(call.arguments))
-        untrusted = [value for path, value in leaves if path in paths or _TOO_MANY in paths]
-        marks = {mark for value in untrusted for mark in compute_marks(str(value))}
+        texts: dict[str, list[str]] = {}  # by argument: words of a list may be joined where they are stored
+        for path, value in _list_leaves(call.arguments, frozenset()):
+            if path in paths or _TOO_MANY in paths:
+                texts.setdefault(path, []).extend(_list_texts(value))
+        parts = {part for found in texts.values() for part in (*found, " ".join(found))}
+        marks = {mark for part in parts for mark in compute_marks(part)}
         new = sorted(marks - self._marks)
         if new:
             self._marks.update(new)
