@@ -24,6 +24,7 @@ from fingerpost.policy.flow import (
     MAX_SEEN_BYTES,
     MAX_SEEN_LENGTH,
     MAX_SEEN_TEXTS,
+    MAX_SHOWN_ORIGINS,
     REFRESH_SECONDS,
     DataTrails,
     list_origins,
@@ -781,6 +782,10 @@ async def test_a_result_of_a_call_that_was_made_for_several_requests_is_in_each_
         assert [name for name, _ in server.calls] == ["read_page"]
 
 
+async def fetch(name: str, arguments: dict[str, Any]) -> str:
+    return PAGE
+
+
 async def fail(name: str, arguments: dict[str, Any]) -> str:
     raise RuntimeError("away")
 
@@ -995,6 +1000,25 @@ async def test_a_call_without_values_is_not_the_persons_only_because_it_has_none
         assert (await say(router, "publish_all", WORDS)).pending_id is not None
         assert (await say(router, "publish_all", WORDS, now=True)).pending_id is not None
         assert (await say(router, "send_email", WORDS, **SAID)).success
+
+
+@proves("X16")
+async def test_an_approval_shows_the_values_that_are_not_the_persons_first() -> None:
+    """What a page wants sent stands behind a dozen empty fields."""
+    fields = [f"field_{number}" for number in range(MAX_SHOWN_ORIGINS)]
+    form = tool("send_form", "Send a form.", *fields, "recipient")
+    server = tool_server("web", [*TOOLS, form], call=fetch)
+    settings = Settings.model_validate({"tools": LABELS})
+    async with Router([server.spec()], settings=settings) as router:
+        await router.connect()
+        await say(router, "read_page", WORDS, address="flights.example")
+        sent = {**dict.fromkeys(fields, ""), "recipient": EVIL}
+        held = await say(router, "send_form", WORDS, **sent)
+        assert held.pending_id is not None
+        pending = await router.calls.approvals.get(held.pending_id)
+        assert pending is not None
+        assert list_origins(pending)[0].startswith("recipient: from web/read_page")
+        assert pending.origins[0].path == "recipient"  # the console shows as many
 
 
 class Judge:

@@ -611,9 +611,23 @@ def explain_data(ruling: Ruling, data: CallData) -> Ruling:
     return replace(
         ruling,
         reason=f"{ruling.reason}; {_describe_data(data)}",
-        origins=data.origins or _NOT_TRACED,
+        origins=tuple(sorted(data.origins, key=_rank_origin)) or _NOT_TRACED,
         told=data.told,
     )
+
+
+def _rank_origin(one: ArgumentOrigin) -> int:
+    """Return the place in a list of which a person may see only the beginning."""
+    return _SHOWN_ORDER.index(one.origin)
+
+
+_SHOWN_ORDER: Final = (
+    DataOrigin.UNTRUSTED,
+    DataOrigin.UNKNOWN,
+    DataOrigin.TRUSTED,
+    DataOrigin.PERSON,
+    DataOrigin.PLAIN,
+)
 
 
 def _describe_data(data: CallData) -> str:
