@@ -279,8 +279,8 @@ class CompletionTurn:
 
     @property
     def caller_key(self) -> str:
-        """A key for the caller and the profile. Chats are stored under it."""
-        return f"{self.principal.kind} {self.principal.name}\n{self.access_scope.profile or ''}"
+        """A key for the caller. Chats are stored under it; one may go on with another profile."""
+        return f"{self.principal.kind} {self.principal.name}"
 
 
 def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
