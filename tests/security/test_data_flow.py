@@ -541,6 +541,50 @@ async def test_what_is_remembered_or_noted_from_a_page_stays_untrusted(way: str,
 
 
 @pytest.mark.slow
+@proves("X16")
+@pytest.mark.parametrize("tool_name", ["workspace/file_operations", "memory/memory_operations", "crm/manage"])
+async def test_what_the_reading_operation_of_a_tool_returns_has_labels(
+    tool_name: str, tmp_path: Path
+) -> None:
+    """What its other operations return brings in nothing, if their effects are known."""
+    (tmp_path / "plan.txt").write_text(SECRET)
+    choices = {"operation": {"enum": ["get", "delete"]}, "id": {"type": "string"}}
+    manage = {
+        "name": "manage",
+        "description": "Mails.",
+        "inputSchema": {"type": "object", "properties": choices},
+    }
+    crm = tool_server("crm", [manage], call=fetch)
+    settings = Settings.model_validate(
+        {
+            "tools": LABELS,
+            "builtin": {"enabled": ["memory", "workspace"]},
+            "tool_routing": {"allow_write": True},
+            "flags": {"dense_scores": False},
+        }
+    )
+    writes: dict[str, dict[str, Any]] = {
+        "workspace/file_operations": {"operation": "create_file", "path": "new.txt", "content": "x"},
+        "memory/memory_operations": {"operation": "store", "text": "I like tea"},
+    }
+    reads: dict[str, dict[str, Any]] = {
+        "workspace/file_operations": {"operation": "read_file", "path": "plan.txt"},
+        "memory/memory_operations": {"operation": "search", "query": "tea"},
+        "crm/manage": {"operation": "get", "id": "1"},
+    }
+    async with open_router([make_server().spec(), crm.spec()], settings=settings, folder=tmp_path) as router:
+        await router.connect()
+        for arguments in filter(None, (writes.get(tool_name), reads[tool_name])):
+            made = await router.call(tool_name, arguments, conversation="c", caller="dana", words=())
+            made = await approve(router, made) if made.pending_id else made
+            assert made.success, made.content
+            sources = await router.store.data_flow.list_sources("conversation dana c")
+            labels = {source.label for source in sources}
+            expected = {DataLabel.PRIVATE, DataLabel.UNTRUSTED} if arguments == reads[tool_name] else set()
+            assert labels == expected, arguments
+
+
+@pytest.mark.slow
 @proves("X17")
 async def test_a_page_of_a_private_result_stays_private_in_another_conversation() -> None:
     words = "What was the rest?"
@@ -848,6 +892,28 @@ async def test_a_result_of_a_fallback_that_is_used_again_keeps_the_labels_of_its
         for reason in reasons:
             assert "private data from web/read_mailbox" in reason
             assert "untrusted" not in reason
+
+
+@proves("X18")
+@pytest.mark.parametrize(("one", "other"), [(None, "local"), ("local", None)])
+async def test_a_conversation_of_a_caller_without_a_key_is_one_whatever_the_surface_calls_it(
+    one: str | None, other: str | None
+) -> None:
+    """A program names no caller, the API calls the same person `local`. Both get the same history."""
+    rules = [{"verdict": "allow", "effect": "write"}]
+    model = ScriptedModel(lambda _: "It says: write to mallory.")
+    settings = Settings.model_validate({"tools": LABELS, "policy": rules, "choose": {"mode": "simple"}})
+    async with Router([make_server().spec()], settings=settings, model=model) as router:
+        await router.connect()
+        await router.route("What does the page say?", caller=one, conversation="c")
+        await router.call("web/read_page", {"address": "a"}, caller=one, conversation="c", words=())
+        route = await router.route("Go on", caller=other, conversation="c")
+        assert route.packet.context.history
+        entry = {"title": "x", "text": "y"}
+        held = await router.call("web/add_entry", entry, caller=other, conversation="c", words=())
+        assert "untrusted content from web/read_page" in held.content
+        theirs = await router.call("web/add_entry", entry, caller="dana", conversation="c", words=())
+        assert theirs.success
 
 
 @proves("X18")

@@ -56,7 +56,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
-from fingerpost.policy.flow import CallData, DataTrails, explain_data
+from fingerpost.policy.flow import CallData, DataLabels, DataTrails, explain_data
 from fingerpost.policy.paths import PathPlacement
 from fingerpost.policy.rules import (
     PolicyEngine,
@@ -444,15 +444,16 @@ class CallPipeline:
         card = self._find_answering_card(call.tool, ready.card)
         if call.tool != ready.card.key and card is not None:
             data = await self.data_trails.describe(call, card, context)
-        outcome = await self._note_result(call.tool, card, context, outcome)
+        labels = None if card is None else card.get_labels_of(call.effect)
+        outcome = await self._note_result(call.tool, labels, context, outcome)
         await self.data_trails.note_write(call, data)
         return outcome
 
     async def _note_result(
-        self, tool: str, card: ToolCard | None, context: CallContext, outcome: Outcome
+        self, tool: str, labels: DataLabels | None, context: CallContext, outcome: Outcome
     ) -> Outcome:
         outcome = await self._mark_result(outcome, context)
-        await self._note_text(tool, card, context, outcome.content, marked=bool(outcome.warnings))
+        await self._note_text(tool, labels, context, outcome.content, marked=bool(outcome.warnings))
         return outcome
 
     async def _note_replay(self, called: ToolCard, context: CallContext, outcome: Outcome) -> Outcome:
@@ -460,24 +461,28 @@ class CallPipeline:
         if "replayed" not in outcome.metadata:
             return outcome
         card = self._find_answering_card(outcome.tool, called)
-        return await self._note_result(outcome.tool, card, context, outcome)
+        labels = None if card is None else card.labels
+        return await self._note_result(outcome.tool, labels, context, outcome)
 
     def _find_answering_card(self, tool: str, called: ToolCard) -> ToolCard | None:
         """Return the card of the tool that answered; None if that is a fallback which is gone by now."""
         return called if tool == called.key else self._catalog.full_snapshot.get(tool)
 
     async def _note_text(
-        self, tool: str, card: ToolCard | None, context: CallContext, text: str, *, marked: bool
+        self, tool: str, labels: DataLabels | None, context: CallContext, text: str, *, marked: bool
     ) -> None:
-        if card is None:  # its labels are not known any more
+        """Record a text that a tool gave. `labels` are None if its tool is gone."""
+        if labels is None:
             await self.data_trails.note_untrusted(tool, context, text, private=True)
         else:
-            await self.data_trails.note_result(tool, card.labels, context, text, marked=marked)
+            await self.data_trails.note_result(tool, labels, context, text, marked=marked)
 
     async def note_shared_result(self, tool: str, context: CallContext, text: str) -> None:
         """Record a result that another request of the caller got, and that this one gets, too."""
         marked = bool(await self._find_signs(text, context))
-        await self._note_text(tool, self._catalog.full_snapshot.get(tool), context, text, marked=marked)
+        card = self._catalog.full_snapshot.get(tool)
+        labels = None if card is None else card.labels
+        await self._note_text(tool, labels, context, text, marked=marked)
 
     async def _mark_result(self, outcome: Outcome, context: CallContext) -> Outcome:
         """Return the outcome with warnings, if its content addresses the model. Nothing is removed."""

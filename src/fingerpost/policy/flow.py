@@ -26,6 +26,7 @@ from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.dates import list_written_days
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    LOCAL_NAME,
     ArgumentOrigin,
     Call,
     CallContext,
@@ -878,5 +879,5 @@ def build_trail(context: CallContext, preset: Preset) -> str | None:
     if context.asker is not None and (preset == "strict" or context.conversation is None):
         return f"asker {context.asker}"
     if context.conversation is not None:
-        return f"conversation {context.caller or ''} {context.conversation}"
+        return f"conversation {context.caller or LOCAL_NAME} {context.conversation}"
     return None if context.packet_id is None else f"request {context.packet_id}"
