@@ -242,10 +242,10 @@ async def test_what_the_person_wrote_stays_the_persons(words: str, value: str) -
         assert (await say(router, "add_entry", words, title=value, text="")).success
 
 
+@pytest.mark.slow
 @proves("X16", "X17")
-@pytest.mark.parametrize(
-    ("said", "end", "runs"),
-    [
+async def test_only_the_end_of_the_whole_duration_is_the_persons() -> None:
+    ends = [  # of what begins at 10:00 and is as long as the person says
         ("half an hour", "10:30", True),
         ("half an hour", "11:00", False),
         ("1.5 hours", "11:30", True),
@@ -255,14 +255,14 @@ async def test_what_the_person_wrote_stays_the_persons(words: str, value: str) -
         ("2 and a half hours", "12:00", False),
         ("1-2 hours", "12:00", False),
         ("two hours", "12:00", True),
-    ],
-)
-async def test_only_the_end_of_the_whole_duration_is_the_persons(said: str, end: str, runs: bool) -> None:
-    words = f"Meet on 6 May 2026 at 10:00 for {said}"
+    ]
     async with open_flow("autonomous") as router:
-        await say(router, "read_page", words, address="flights.example")
-        times = {"title": "2026-05-06T10:00", "text": f"2026-05-06T{end}"}
-        assert (await say(router, "add_entry", words, **times)).success is runs
+        for at, (said, end, runs) in enumerate(ends):
+            words = f"Meet on 6 May 2026 at 10:00 for {said}"
+            await say(router, "read_page", words, str(at), address="flights.example")
+            times = {"title": "2026-05-06T10:00", "text": f"2026-05-06T{end}"}
+            made = await say(router, "add_entry", words, str(at), **times)
+            assert made.success is runs, (said, end)
 
 
 @pytest.mark.slow
@@ -339,6 +339,7 @@ async def test_an_approval_from_before_does_not_cover_untrusted_content() -> Non
         assert (await say(router, "send_email", WORDS, **{**SAID, "body": "More"})).success
 
 
+@pytest.mark.slow
 @proves("X16")
 async def test_an_approval_from_before_private_data_came_in_does_not_cover_it() -> None:
     """The person was told of the page, and of the mailbox, but not of what was read after that."""
@@ -499,6 +500,7 @@ async def test_resources_and_prompts_of_servers_are_sources(method: str, tmp_pat
             assert bool(read.signs) is (method == "prompts/get")
 
 
+@pytest.mark.slow
 @proves("X18", "X22")
 @pytest.mark.parametrize("method", ["resources/read", "prompts/get"])
 async def test_the_error_of_a_resource_or_prompt_is_a_source(method: str, tmp_path: Path) -> None:
@@ -787,6 +789,7 @@ async def test_a_request_that_a_model_wrote_holds_no_words_of_the_person_after_a
         assert resumed.pending is not None
 
 
+@pytest.mark.slow
 @proves("X17")
 @pytest.mark.parametrize("way", ["conversation", "agent", "reply"])
 async def test_a_request_that_a_model_wrote_holds_no_words_of_the_person_in_later_requests(way: str) -> None:
@@ -857,6 +860,7 @@ async def fail(name: str, arguments: dict[str, Any]) -> str:
     raise RuntimeError("away")
 
 
+@pytest.mark.slow
 @proves("X17", "X18")
 @pytest.mark.parametrize("way", ["replay", "shared"])
 async def test_a_result_of_a_fallback_that_is_used_again_keeps_the_labels_of_its_tool(way: str) -> None:
@@ -1256,6 +1260,7 @@ async def test_an_operation_that_is_written_in_another_way_has_its_effect(writte
         assert (await say(router, "manage", None, operation=written, id="1")).pending_id is not None
 
 
+@pytest.mark.slow
 @proves("X17")
 async def test_a_chat_without_a_message_of_the_user_holds_no_words_of_the_person() -> None:
     """A client that shortens a chat leaves an answer of the model, which repeats what a page says."""
