@@ -19,6 +19,7 @@ from fingerpost import Agent, Router, Ruling, Settings, Verdict
 from fingerpost.builtin import open_router
 from fingerpost.call.build import build_call
 from fingerpost.call.digest.results import build_asset_uri
+from fingerpost.errors import CallError
 from fingerpost.events import MaterialRead, ResultMarked
 from fingerpost.llm import ModelRequest
 from fingerpost.policy.flow import (
@@ -1154,6 +1155,19 @@ async def test_a_rule_in_code_that_asks_shows_where_values_come_from() -> None:
         assert pending is not None
         assert any(EVIL in line for line in list_origins(pending))
         assert "untrusted content from web/read_page" in pending.reason
+
+
+@proves("X16")
+@pytest.mark.parametrize("rules", [[], [Judge(Verdict.ASK)]])
+async def test_with_strict_each_call_after_private_data_is_approved_alone(rules: list[Judge]) -> None:
+    settings = Settings.model_validate({"call": {"data_flow": "strict"}, "tools": LABELS})
+    async with Router([make_server().spec()], settings=settings, rules=rules) as router:
+        await router.connect()
+        source = DataSource(tool="web/x", label=DataLabel.PRIVATE, call_id="cal_1", at=utc_now())
+        await router.store.data_flow.add_source("conversation dana c", source)
+        waiting = await say(router, "send_email", WORDS, **SAID)
+        with pytest.raises(CallError, match="only be approved once"):
+            await approve(router, waiting, for_conversation=True)
 
 
 @proves("X16")

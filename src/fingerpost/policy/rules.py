@@ -521,7 +521,7 @@ class PolicyEngine:
             asks_always = self._data_flow == "strict" and bool(data.sources)
             return ruling if asks_always else extra
         if extra.verdict is ruling.verdict:
-            return extra if is_default else ruling
+            return replace(extra, exact=extra.exact or ruling.exact) if is_default else ruling
         return _choose_stricter(ruling, extra)
 
     def _restrict_destination(self, call: Call, ruling: Ruling) -> Ruling:
