@@ -100,10 +100,11 @@ def list_written_days(text: str, today: date) -> list[tuple[int | None, int, int
             month = _MONTH_NUMBERS.get(parts["name"]) if "name" in parts else int(parts["month"])
             if month is not None:
                 found.append((int(parts["year"]) if parts["year"] else None, month, int(parts["day"])))
-    for words, away in _RELATIVE_DAYS.items():
+    for words in sorted(_RELATIVE_DAYS, key=len, reverse=True):  # "tomorrow" is a part of longer ones
         if words in text:
-            day = today + timedelta(days=away)
+            day = today + timedelta(days=_RELATIVE_DAYS[words])
             found.append((day.year, day.month, day.day))
+            text = text.replace(words, " ")
     return found
 
 

@@ -198,6 +198,7 @@ class LibraryServer:
         self.templates = list(templates)
         self.prompts = list(prompts)
         self.found: list[dict[str, Any]] = []  # what its tool answers with, and its prompts end with
+        self.refusal: MCPError | None = None  # with which it refuses to be read
         self.asked: list[tuple[str, Any]] = []
         self._clients: WeakSet[Connection] = WeakSet()
         with warnings.catch_warnings(action="ignore"):  # it still has what is deprecated: logging
@@ -255,6 +256,8 @@ class LibraryServer:
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
         self.asked.append(("read", uri))
+        if self.refusal is not None:
+            raise self.refusal
         contents = types.TextResourceContents(uri=uri, text=f"{self.name}: {uri}")
         return types.ReadResourceResult(contents=[contents])
 
@@ -265,6 +268,8 @@ class LibraryServer:
         self, ctx: ServerRequestContext[Any], params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         self.asked.append(("prompt", (params.name, params.arguments)))
+        if self.refusal is not None:
+            raise self.refusal
         content = types.TextContent(type="text", text=f"{self.name} says {params.name}")
         blocks = [content.model_dump(by_alias=True, exclude_none=True), *self.found]
         messages = [{"role": "user", "content": block} for block in blocks]

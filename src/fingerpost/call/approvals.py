@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
@@ -92,15 +92,15 @@ def build_grant_key(
     arguments: JsonObject,
     *,
     caller: str | None,
-    traced: bool = False,
+    told: Sequence[str] = (),
 ) -> str:
     """Return the key of a grant for a conversation: caller, operation with its definition, and target.
 
-    `traced`: untrusted or private data was in the conversation, and the person was told. A grant from before
-    does not cover such a call.
+    `told`: the untrusted and private data in the conversation of which the person was told. A grant from
+    before some of it came in does not cover such a call.
     """
     bound = [operation, definition_fingerprint, caller, find_target(operation, arguments)]
-    bound += ["traced"] if traced else []
+    bound += [list(told)] if told else []
     return hashlib.sha256(to_canonical_json(bound)).hexdigest()
 
 
@@ -156,6 +156,7 @@ class CallApprovals:
             idempotency_key=context.idempotency_key,
             exact=ruling.exact,
             origins=ruling.origins,
+            told=ruling.told,
         )
         waiting = await self._store.approvals.add_or_join(asked, now=now)
         if waiting.pending_id == asked.pending_id or context.packet_id in waiting.joined:
@@ -179,12 +180,12 @@ class CallApprovals:
         return len(waiting_here) >= most and call.fingerprint not in waiting_here
 
     async def use_grant(
-        self, call: Call, context: CallContext, *, exact: bool = False, traced: bool = False
+        self, call: Call, context: CallContext, *, exact: bool = False, told: Sequence[str] = ()
     ) -> Permit | None:
         """Use a grant for this call and return a permit, or None. A grant for exactly this call is used
         first.
 
-        `exact`: a grant for its operation is not enough. `traced`: see `build_grant_key`.
+        `exact`: a grant for its operation is not enough. `told`: see `build_grant_key`.
         """
         for _ in range(_MAX_UNUSABLE_GRANTS):
             now = self._clock()
@@ -192,7 +193,7 @@ class CallApprovals:
                 call_fingerprint=_build_call_key(call.fingerprint, context.caller),
                 conversation=context.conversation,
                 asker=context.asker,
-                operation=None if exact else _build_conversation_key(call, context.caller, traced=traced),
+                operation=None if exact else _build_conversation_key(call, context.caller, told=told),
                 now=now,
             )
             if grant is None:
@@ -324,7 +325,7 @@ class CallApprovals:
             one_time=False,
             call_fingerprint=None,
             conversation=pending.conversation,
-            operation=_build_conversation_key(source, pending.caller, traced=bool(pending.origins)),
+            operation=_build_conversation_key(source, pending.caller, told=pending.told),
         )
         return (wide,) if once.conversation == wide.conversation else (once, wide)
 
@@ -395,9 +396,9 @@ def describe_widened(pending: Pending) -> str:
     return f"further calls of {pending.operation} with the same {', '.join(names)}"
 
 
-def _build_conversation_key(call: Call | Pending, caller: str | None, *, traced: bool) -> str:
+def _build_conversation_key(call: Call | Pending, caller: str | None, *, told: Sequence[str]) -> str:
     return build_grant_key(
-        call.operation, call.definition_fingerprint, call.arguments, caller=caller, traced=traced
+        call.operation, call.definition_fingerprint, call.arguments, caller=caller, told=told
     )
 
 

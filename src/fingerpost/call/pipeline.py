@@ -56,7 +56,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
-from fingerpost.policy.flow import CallData, DataTrails, explain_data
+from fingerpost.policy.flow import CallData, DataLabels, DataTrails, explain_data
 from fingerpost.policy.paths import PathPlacement
 from fingerpost.policy.rules import (
     PolicyEngine,
@@ -335,7 +335,7 @@ class CallPipeline:
         async with self._idempotent_calls.claim(ready.call, keyed, outcomes) as claim:
             if claim.outcome is not None:
                 self._emit_replayed(context, claim.outcome)
-                return await self._note_result(ready.card, context, claim.outcome)
+                return await self._note_replay(ready.card, context, claim.outcome)
             permit = await self._find_permit(ready.call, context, ruling, request_context)
             if permit is None:
                 claim.outcome = await self._refuse_or_ask(
@@ -440,28 +440,49 @@ class CallPipeline:
         """
         if not execution.attempts:
             return outcome
-        call, card = execution.call, ready.card
-        if call.tool != card.key:
-            card = self._catalog.full_snapshot.get(call.tool) or card
+        call = execution.call
+        card = self._find_answering_card(call.tool, ready.card)
+        if call.tool != ready.card.key and card is not None:
             data = await self.data_trails.describe(call, card, context)
-        outcome = await self._note_result(card, context, outcome)
+        labels = None if card is None else card.get_labels_of(call.effect)
+        outcome = await self._note_result(call.tool, labels, context, outcome)
         await self.data_trails.note_write(call, data)
         return outcome
 
-    async def _note_result(self, card: ToolCard, context: CallContext, outcome: Outcome) -> Outcome:
+    async def _note_result(
+        self, tool: str, labels: DataLabels | None, context: CallContext, outcome: Outcome
+    ) -> Outcome:
         outcome = await self._mark_result(outcome, context)
-        marked = bool(outcome.warnings)
-        await self.data_trails.note_result(card.key, card.labels, context, outcome.content, marked=marked)
+        await self._note_text(tool, labels, context, outcome.content, marked=bool(outcome.warnings))
         return outcome
+
+    async def _note_replay(self, called: ToolCard, context: CallContext, outcome: Outcome) -> Outcome:
+        """Record the result of an earlier call with the same key. Other outcomes hold no data of a tool."""
+        if "replayed" not in outcome.metadata:
+            return outcome
+        card = self._find_answering_card(outcome.tool, called)
+        labels = None if card is None else card.labels
+        return await self._note_result(outcome.tool, labels, context, outcome)
+
+    def _find_answering_card(self, tool: str, called: ToolCard) -> ToolCard | None:
+        """Return the card of the tool that answered; None if that is a fallback which is gone by now."""
+        return called if tool == called.key else self._catalog.full_snapshot.get(tool)
+
+    async def _note_text(
+        self, tool: str, labels: DataLabels | None, context: CallContext, text: str, *, marked: bool
+    ) -> None:
+        """Record a text that a tool gave. `labels` are None if its tool is gone."""
+        if labels is None:
+            await self.data_trails.note_untrusted(tool, context, text, private=True)
+        else:
+            await self.data_trails.note_result(tool, labels, context, text, marked=marked)
 
     async def note_shared_result(self, tool: str, context: CallContext, text: str) -> None:
         """Record a result that another request of the caller got, and that this one gets, too."""
+        marked = bool(await self._find_signs(text, context))
         card = self._catalog.full_snapshot.get(tool)
-        if card is None:
-            await self.data_trails.note_untrusted(tool, context, text, private=True)
-        else:
-            marked = bool(await self._find_signs(text, context))
-            await self.data_trails.note_result(tool, card.labels, context, text, marked=marked)
+        labels = None if card is None else card.labels
+        await self._note_text(tool, labels, context, text, marked=marked)
 
     async def _mark_result(self, outcome: Outcome, context: CallContext) -> Outcome:
         """Return the outcome with warnings, if its content addresses the model. Nothing is removed."""
@@ -651,9 +672,7 @@ class CallPipeline:
             round_permit = self._rounds.take_permit(call, context, request_context)
             if round_permit is not None:
                 return round_permit
-            return await self.approvals.use_grant(
-                call, context, exact=ruling.exact, traced=bool(ruling.origins)
-            )
+            return await self.approvals.use_grant(call, context, exact=ruling.exact, told=ruling.told)
         return build_permit(call, ruling)
 
     async def _refuse_or_ask(
@@ -828,8 +847,9 @@ class CallPipeline:
         if _is_cancelled_already(call, context):
             return None
         card = self._catalog.full_snapshot.get(call.tool)
-        data = None if card is None else await self.data_trails.describe(call, card, context)
-        return await self._find_permit(call, context, await self._policy.judge(call, context, data))
+        data = CallData() if card is None else await self.data_trails.describe(call, card, context)
+        ruling = await self._policy.judge(call, context, data)
+        return await self._find_permit(call, context, explain_data(ruling, data))
 
     async def _finish(
         self,
@@ -853,9 +873,10 @@ class CallPipeline:
             if not execution.attempts:  # nothing was sent, for example because of a loop
                 self._emit_refused(context, outcome)
             return outcome
-        card = self._catalog.full_snapshot.get(execution.call.tool) or ready.card
+        answering = self._find_answering_card(execution.call.tool, ready.card)
+        card = answering or ready.card
         digest = await build_fitted_digest(execution.result, card, context, self._settings)
-        private = card.has(DataLabel.PRIVATE)
+        private = answering is None or answering.has(DataLabel.PRIVATE)
         kept = await self._keep_result(execution.result, digest, context, private=private)
         if not kept:
             digest = await build_fitted_digest(execution.result, card, context, self._settings, kept=False)

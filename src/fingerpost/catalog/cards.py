@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Final, cast
 
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
-from fingerpost.catalog.data_labels import infer_labels
+from fingerpost.catalog.data_labels import infer_labels, infer_reading_labels
 from fingerpost.catalog.effects import collect_parameters, judge_effect
 from fingerpost.catalog.injection import RULES_ID, Judge, scan_definition
 from fingerpost.catalog.intelligence import (
@@ -143,6 +143,8 @@ class CardBuilder:
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
         effect, unsure = self._judge_effect(key, fingerprint, name, tool, written, origin)
+        labels = infer_labels(server, tool, effect.value)
+        reading = infer_reading_labels(server, tool, written.fields.operations or {})
         card = ToolCard(
             key=key,
             server=server,
@@ -172,7 +174,8 @@ class CardBuilder:
                 repeatable=written.override(_RETRY_RULE.repeatable, "repeatable"),
             ),
             doubt=unsure,
-            labels={**infer_labels(server, tool, effect.value), **written.labels},
+            labels={**reading, **labels, **written.labels},
+            reading_labels=frozenset(reading.keys() - labels.keys() - written.labels.keys()),
             findings=self._scan(server, key, tool) if findings is None else findings,
         )
         if written.fields.enabled is False:

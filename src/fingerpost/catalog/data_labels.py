@@ -6,7 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from fingerpost.catalog.effects import DESTROY_VERBS, READ_VERBS, WRITE_VERBS, collect_parameters
+from fingerpost.catalog.effects import (
+    DESTROY_VERBS,
+    READ_VERBS,
+    WRITE_VERBS,
+    collect_parameters,
+    has_reading_choice,
+)
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, split_words, to_singular
 from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
@@ -87,6 +93,16 @@ def infer_labels(server: str, definition: JsonObject, effect: Effect) -> dict[Da
     if DataLabel.UNTRUSTED not in labels and words.is_read and _is_open_world(definition):
         labels[DataLabel.UNTRUSTED] = Known(True, Source.ANNOTATION, "annotated as open world")  # noqa: FBT003
     return labels
+
+
+def infer_reading_labels(
+    server: str, definition: JsonObject, operations: Mapping[str, Effect]
+) -> dict[DataLabel, Known[bool]]:
+    """Return the labels of what the reading operations of a tool that also writes bring in."""
+    if Effect.READ not in operations.values() and not has_reading_choice(definition):
+        return {}
+    found = infer_labels(server, definition, Effect.READ)
+    return {label: known for label, known in found.items() if label is not DataLabel.OUTBOUND}
 
 
 def _find_program(words: _ToolWords) -> str:

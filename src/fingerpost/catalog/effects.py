@@ -435,6 +435,15 @@ def find_in_choices(definition: JsonObject) -> EffectFinding | None:
     return EffectFinding(worst.effect, reason, worst.doubtful)
 
 
+def has_reading_choice(definition: JsonObject) -> bool:
+    """Return whether one of the actions that can be chosen reads: `get | delete`."""
+    return any(
+        (found := find_in_name(choice)) is not None and found.effect is Effect.READ
+        for name, choice in collect_choices(definition.get("inputSchema")).offered
+        if name.lower() in _ACTION_PARAMETERS
+    )
+
+
 def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
     """Return the effect of an enum value, read like a name only if the parameter selects an action."""
     if name.lower() in _ACTION_PARAMETERS:

@@ -52,6 +52,7 @@ class RouteBegan(PacketEvent):
             mode=self.mode.value,
             profile=self.profile,
             working_directory=self.working_directory,
+            words_given=self.words_given,
         )
         return replace(packet, context=context)
 

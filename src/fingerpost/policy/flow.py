@@ -26,6 +26,7 @@ from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.dates import list_written_days
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    LOCAL_NAME,
     ArgumentOrigin,
     Call,
     CallContext,
@@ -76,7 +77,11 @@ _QUOTES: Final = " \t\r\n'\"“”‘’"
 _SENTENCE_END = prepare_re(r"(?<=[\w)\]])[.,;:!?]+$")
 # Letters and signs that composing turns into an ASCII one: the Kelvin sign, a question mark, a grave accent.
 _ASCII_LOOK_ALIKES: Final[dict[int, int]] = dict.fromkeys((0x212A, 0x37E, 0x1FEF), 0xFDD0)
-_CONNECTORS: Final = frozenset("@/\\_-+%#=&~$")
+# The last ones are hyphens, the sign for minus, and joiners that cannot be seen.
+_CONNECTORS: Final = frozenset(
+    "@/\\_-+%#=&~$\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d\xad\u200c\u200d\u2060\ufeff"
+)
+_SEPARATORS_IN_NUMBERS: Final = frozenset(",'’")
 
 
 def normalize_words(words: Sequence[str]) -> str:
@@ -110,12 +115,13 @@ def _is_edge(beside: str, *, ending: bool) -> bool:
     near = beside[0] if ending else beside[-1]
     if not ending and beside.endswith("://"):
         return True  # a person may write the scheme of an address, or leave it out
-    if near.isalnum() or near in _CONNECTORS:
+    # A mark belongs to the letter before it: a vowel in Hindi, an accent.
+    if near.isalnum() or near in _CONNECTORS or unicodedata.category(near).startswith("M"):
         return False
+    further = beside[1:2] if ending else beside[-2:-1]
     if near in ".:":  # the end of a sentence, or a part of a name
-        further = beside[1:2] if ending else beside[-2:-1]
         return not (further.isalnum() if ending else True) or not further
-    return True
+    return not (near in _SEPARATORS_IN_NUMBERS and further.isdigit())
 
 
 @frozen
@@ -141,12 +147,12 @@ class PersonWords:
 
     def contain(self, value: str) -> bool:
         """Return whether the value is the person's: it stands there, or is a number or time that does."""
-        if is_in_words(value, self.text):
-            return True
         if (number := _parse_number(value)) is not None:
             return number in self.numbers
+        if is_in_words(value, self.text):
+            return True
         moment = _parse_moment(value)
-        return moment is not None and self._contain_day(moment) and self._contain_time(moment)
+        return moment is not None and self._contain_day(moment) and self._contain_time(value, moment)
 
     def contain_end(self, value: str, starts: Iterable[datetime]) -> bool:
         """Return whether the value ends what begins at one of `starts` and is as long as the person said."""
@@ -159,27 +165,40 @@ class PersonWords:
             day == (month, number) and year in (None, moment.year) for year, month, number in self.days
         )
 
-    def _contain_time(self, moment: datetime) -> bool:
-        return (moment.hour, moment.minute) == (0, 0) or f"{moment:%H:%M}" in self.times
+    def _contain_time(self, value: str, moment: datetime) -> bool:
+        """Return whether the person said this time. Midnight may stand for a day that has no time."""
+        whole_day = ":" not in value or not self.times
+        return (whole_day and (moment.hour, moment.minute) == (0, 0)) or f"{moment:%H:%M}" in self.times
 
 
-# Not a part of a day, a time, a telephone number or a number below zero.
-_NUMBER = prepare_re(r"(?<![\w.-])(?<!\d[/:])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w]|\.\d|[-/:]\d)")
+_NUMBER = prepare_re(r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+# Not a part of another number, a range, a fraction, a date, an account or an address; not with a sign.
+_JOINS: Final = r"/\\+=&~\-‐‑‒–—−"
+_BEFORE_NUMBER: Final = rf"(?<![\w.@%{_JOINS}])(?<!\d[,:'’])(?!(?<=\d )\d{{3}}(?!\d))"
+_AFTER_NUMBER: Final = (
+    rf"(?![\w@]|[.,:'’]\d|[{_JOINS}]\w| \d{{3}}(?!\d)| \d+/\d"
+    r"| (?:and an? (?:half|quarter)|dozen|hundred|thousand|million|billion|trillion)\b)"
+)
+_NUMBER_IN_TEXT = prepare_re(_BEFORE_NUMBER + _NUMBER.pattern + _AFTER_NUMBER)
 _PADDED = prepare_re(r"0\d\d")
 _UP_TO_TWELVE: Final = "one two three four five six seven eight nine ten eleven twelve"
 _NUMBER_WORDS: Final = {word: Decimal(number) for number, word in enumerate(_UP_TO_TWELVE.split(), start=1)}
+_NUMBER_WORD = prepare_re(rf"(?<![\w\-])(?<!ty )(?<!no )({'|'.join(_NUMBER_WORDS)}){_AFTER_NUMBER}")
 _TIME = prepare_re(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
+_NAMED_TIMES: Final = {"noon": "12:00", "midnight": "00:00"}
 _DURATION = prepare_re(
-    r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven|eight)[ -](hour|minute|min|day)s?\b"
+    rf"{_BEFORE_NUMBER}(?<!quarter of )(?<!quarters of )"
+    r"(half an?|(?<!half )an?|\d{1,3}(?:\.\d{1,2})?|one|two|three|four|five|six|seven|eight)"
+    r"[ -](hour|minute|min|day)s?\b(?! and an? (?:half|quarter))"
 )
 _MOMENT = prepare_re(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::\d{2})?Z?)?")
 
 
 def _list_numbers(text: str) -> Iterator[Decimal]:
-    for found in _NUMBER.findall(text):
+    for found in _NUMBER_IN_TEXT.findall(text):
         if (number := _parse_number(found)) is not None:
             yield number
-    yield from (_NUMBER_WORDS[word] for word in _WORD.findall(text) if word in _NUMBER_WORDS)
+    yield from (_NUMBER_WORDS[word] for word in _NUMBER_WORD.findall(text))
 
 
 def _parse_number(value: str) -> Decimal | None:
@@ -195,13 +214,13 @@ def _list_times(text: str) -> Iterator[str]:
             yield f"{int(hour) % 12 + (12 if half == 'p' else 0):02d}:{minute or '00'}"
         else:
             yield f"{int(full_hour):02d}:{full_minute}"
-    if "noon" in text:
-        yield "12:00"
+    yield from (_NAMED_TIMES[name] for name in _WORD.findall(text) if name in _NAMED_TIMES)
 
 
 def _list_durations(text: str) -> Iterator[timedelta]:
     for count, unit in _DURATION.findall(text):
-        number = float(_NUMBER_WORDS.get(count, 1) if not count.isdigit() else count)
+        named = {"half a": 0.5, "half an": 0.5, "a": 1, "an": 1, **_NUMBER_WORDS}
+        number = float(named.get(count) or count)
         minutes = {"hour": 60, "day": 1440}.get(unit, 1)
         yield timedelta(minutes=number * minutes)
 
@@ -271,6 +290,12 @@ class CallData:
         untrusted = (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
         return tuple(dict.fromkeys(one.path for one in self.origins if one.origin in untrusted))
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The data of which a person is told: untrusted content, and each tool that read private data."""
+        private = (f"private {tool}" for tool in sorted(self.list_tools(DataLabel.PRIVATE)))
+        return (*(("untrusted",) if self.untrusted else ()), *private)
+
     def has_only_origins(self, *accepted: DataOrigin) -> bool:
         """Return whether all values have one of these origins."""
         return all(one.origin in (DataOrigin.PLAIN, *accepted) for one in self.origins)
@@ -337,7 +362,20 @@ def _list_leaves(arguments: JsonObject, known: frozenset[str]) -> Iterator[tuple
         else:
             yield path, value
     for path, value, _ in waiting:
-        yield path, str(value)
+        yield path, value
+
+
+def _list_texts(value: Json) -> Iterator[str]:
+    """Yield all texts in a value, with the names of members, however many and deep."""
+    waiting: deque[Json] = deque([value])
+    while waiting:
+        one = waiting.popleft()
+        if isinstance(one, Mapping):
+            waiting += [*one, *one.values()]
+        elif isinstance(one, Sequence) and not isinstance(one, str):
+            waiting += one
+        else:
+            yield str(one)
 
 
 def _find_given_origin(
@@ -510,19 +548,16 @@ def apply_flow(
     """
     if preset == "off" or ruling.verdict is Verdict.DENY:
         return ruling
+    exact = preset == "strict" and bool(data.sources)
     if ruling.verdict is Verdict.ALLOW:
-        reason = None if named and preset != "strict" else _find_reason_to_ask(call, data, preset)
-        return ruling if reason is None else _build_ask(*reason, data, preset)
+        found = None if named and preset != "strict" else _find_reason_to_ask(call, data, preset)
+        if found is None:
+            return ruling
+        reason, rule = found
+        return Ruling(verdict=Verdict.ASK, reason=reason, rule=rule, exact=exact)
     if by_default and preset != "strict" and _may_run_unasked(call, data, preset):
         return Ruling(verdict=Verdict.ALLOW, reason="all its values are the person's own", rule=PERSON_RULE)
-    if not data.sources:
-        return ruling
-    return replace(
-        ruling,
-        reason=f"{ruling.reason}; {_describe_data(data)}",
-        origins=data.origins or _NOT_TRACED,
-        exact=ruling.exact or preset == "strict",
-    )
+    return replace(ruling, exact=ruling.exact or exact)
 
 
 _NOT_TRACED: Final = (ArgumentOrigin(path="(no arguments)", origin=DataOrigin.PLAIN),)
@@ -570,22 +605,30 @@ def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str
     return None
 
 
-def _build_ask(reason: str, rule: str, data: CallData, preset: Preset) -> Ruling:
-    return Ruling(
-        verdict=Verdict.ASK,
-        reason=f"{reason}; {_describe_data(data)}",
-        rule=rule,
-        exact=preset == "strict",
-        origins=data.origins or _NOT_TRACED,
+def explain_data(ruling: Ruling, data: CallData) -> Ruling:
+    """Return a ruling that asks with what the person has to know of the data, whatever rule asks."""
+    if ruling.verdict is not Verdict.ASK or not data.sources:
+        return ruling
+    return replace(
+        ruling,
+        reason=f"{ruling.reason}; {_describe_data(data)}",
+        origins=tuple(sorted(data.origins, key=_rank_origin)) or _NOT_TRACED,
+        told=data.told,
     )
 
 
-def explain_data(ruling: Ruling, data: CallData) -> Ruling:
-    """Return a ruling that asks with what is known of the data, also if another rule than ours asks."""
-    if ruling.verdict is not Verdict.ASK or not data.sources or ruling.origins:
-        return ruling
-    origins = data.origins or _NOT_TRACED
-    return replace(ruling, reason=f"{ruling.reason}; {_describe_data(data)}", origins=origins)
+def _rank_origin(one: ArgumentOrigin) -> int:
+    """Return the place in a list of which a person may see only the beginning."""
+    return _SHOWN_ORDER.index(one.origin)
+
+
+_SHOWN_ORDER: Final = (
+    DataOrigin.UNTRUSTED,
+    DataOrigin.UNKNOWN,
+    DataOrigin.TRUSTED,
+    DataOrigin.PERSON,
+    DataOrigin.PLAIN,
+)
 
 
 def _describe_data(data: CallData) -> str:
@@ -775,9 +818,12 @@ class DataTrails:
         if not data.untrusted or call.effect is Effect.READ:
             return
         paths = frozenset(data.untrusted_paths)
-        leaves = _list_leaves(call.arguments, frozenset(call.arguments))
-        untrusted = [value for path, value in leaves if path in paths or _TOO_MANY in paths]
-        marks = {mark for value in untrusted for mark in compute_marks(str(value))}
+        texts: dict[str, list[str]] = {}  # by argument: words of a list may be joined where they are stored
+        for path, value in _list_leaves(call.arguments, frozenset()):
+            if path in paths or _TOO_MANY in paths:
+                texts.setdefault(path, []).extend(_list_texts(value))
+        parts = {part for found in texts.values() for part in (*found, " ".join(found))}
+        marks = {mark for part in parts for mark in compute_marks(part)}
         new = sorted(marks - self._marks)
         if new:
             self._marks.update(new)
@@ -833,5 +879,5 @@ def build_trail(context: CallContext, preset: Preset) -> str | None:
     if context.asker is not None and (preset == "strict" or context.conversation is None):
         return f"asker {context.asker}"
     if context.conversation is not None:
-        return f"conversation {context.caller or ''} {context.conversation}"
+        return f"conversation {context.caller or LOCAL_NAME} {context.conversation}"
     return None if context.packet_id is None else f"request {context.packet_id}"

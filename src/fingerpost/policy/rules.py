@@ -20,7 +20,7 @@ import anyio.to_thread
 from fingerpost.catalog import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
-from fingerpost.policy.flow import PERSON_RULE, CallData, Preset, apply_flow, explain_data
+from fingerpost.policy.flow import PERSON_RULE, CallData, Preset, apply_flow
 from fingerpost.policy.paths import (
     PathPlacement,
     PatternFit,
@@ -486,17 +486,15 @@ class PolicyEngine:
     async def judge(self, call: Call, context: CallContext, data: CallData | None = None) -> Ruling:
         """Return the ruling for the call. Its paths are located if that matters.
 
-        `data`: where the data of the call came from, if known.
+        `data`: where the data of the call came from, if known. `explain_data` tells the person of it.
         """
+        data = data or CallData()
         scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
         if scopes and not is_within_scopes(scopes, call.server, call.tool, call.effect):
             return _OUT_OF_SCOPE_RULING
-        ruling = await self._judge_rules(call, context)
-        if data is not None:
-            ruling = self._apply_flow(call, data, ruling)
+        ruling = self._apply_flow(call, data, await self._judge_rules(call, context))
         ruling = self._restrict_destination(call, ruling)
-        ruling = self._apply_extra_rules(call, context, ruling)
-        return ruling if data is None else explain_data(ruling, data)
+        return self._apply_extra_rules(call, context, ruling, data)
 
     def _apply_flow(self, call: Call, data: CallData, ruling: Ruling) -> Ruling:
         """Return the ruling that follows from where the data came from.
@@ -508,7 +506,7 @@ class PolicyEngine:
         by_default = ruling.rule in _DEFAULT_RULE_NAMES
         return apply_flow(ruling, call, data, self._data_flow, by_default=by_default, named=named)
 
-    def _apply_extra_rules(self, call: Call, context: CallContext, ruling: Ruling) -> Ruling:
+    def _apply_extra_rules(self, call: Call, context: CallContext, ruling: Ruling, data: CallData) -> Ruling:
         """Return the ruling of the configured rules, or that of a rule in code if it applies instead."""
         if not self._extra_rules or ruling.verdict is Verdict.DENY:
             return ruling
@@ -520,10 +518,10 @@ class PolicyEngine:
             return ruling
         is_default = ruling.rule in _DEFAULT_RULE_NAMES
         if extra.verdict is Verdict.ALLOW and is_default and call.effect is not Effect.DESTROY:
-            asks_always = self._data_flow == "strict" and bool(ruling.origins)
+            asks_always = self._data_flow == "strict" and bool(data.sources)
             return ruling if asks_always else extra
         if extra.verdict is ruling.verdict:
-            return extra if is_default else ruling
+            return replace(extra, exact=extra.exact or ruling.exact) if is_default else ruling
         return _choose_stricter(ruling, extra)
 
     def _restrict_destination(self, call: Call, ruling: Ruling) -> Ruling:

@@ -268,6 +268,7 @@ class Pending:
         exact: only this exact call can be approved, not its operation for the conversation
         joined: further requests that wait for this call
         origins: where the arguments come from, if untrusted or private data is in the conversation
+        told: which such data was in it
     """
 
     pending_id: str
@@ -294,6 +295,7 @@ class Pending:
     exact: bool = False
     joined: tuple[str, ...] = ()
     origins: tuple[ArgumentOrigin, ...] = ()
+    told: tuple[str, ...] = ()
 
     __repr__ = build_repr("pending_id", "tool", "arguments", "decision")
 

@@ -200,8 +200,9 @@ class Ruling:
         reason: why, for the person
         rule: "rule 3 in fingerpost.toml", "default for read"
         exact: requires a grant for this exact call
-        origins: where the arguments come from, if untrusted or private data is in the conversation. A grant
-            for the conversation that was given before does not cover the call.
+        origins: where the arguments come from, if untrusted or private data is in the conversation
+        told: which such data is in it. A grant for the conversation that was given before it came in does not
+            cover the call.
     """
 
     verdict: Verdict
@@ -209,6 +210,7 @@ class Ruling:
     rule: str
     exact: bool = False
     origins: tuple[ArgumentOrigin, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 @frozen

@@ -130,6 +130,7 @@ class Message:
         tool_calls: of an assistant message, in the OpenAI format
         tool_call_id: of a tool message: the call it answers
         parts: content that is more than text, in the OpenAI format
+        by_model: of a user message: a model wrote it, so that it holds no words of the person
     """
 
     role: str
@@ -137,6 +138,7 @@ class Message:
     tool_calls: tuple[JsonObject, ...] = ()
     tool_call_id: str | None = None
     parts: tuple[JsonObject, ...] = ()
+    by_model: bool = False
 
 
 @frozen
@@ -148,6 +150,7 @@ class Context:
     mode: str | None = None  # one of `Mode`; None if routing has not started
     profile: str | None = None
     working_directory: str | None = None
+    words_given: bool = False  # the person's words came beside the request, which a model wrote
 
     @property
     def message_count(self) -> int:

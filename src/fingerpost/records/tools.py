@@ -228,6 +228,7 @@ class ToolCard:
         personal: listed only for callers' own keys, and visible only to those callers
         doubt: why it is not certain that the tool only reads; empty if it is certain or does not read
         labels: what it does with data; a missing label does not apply
+        reading_labels: those of its reading operations alone
         findings: what a scan found in its definition
     """
 
@@ -247,6 +248,7 @@ class ToolCard:
     personal: bool = False
     doubt: str = ""
     labels: Mapping[DataLabel, Known[bool]] = field(default_factory=dict[DataLabel, Known[bool]])
+    reading_labels: frozenset[DataLabel] = frozenset()
     findings: tuple[DefinitionFinding, ...] = ()
 
     __repr__ = build_repr("key", "effect.value", "description")
@@ -268,6 +270,12 @@ class ToolCard:
     def get_label(self, label: DataLabel) -> Known[bool]:
         """Return whether this label applies to the tool, and why."""
         return self.labels.get(label, _NOT_LABELLED)
+
+    def get_labels_of(self, effect: Effect) -> Mapping[DataLabel, Known[bool]]:
+        """Return the labels of a call with this effect, which is known where operations are."""
+        if effect is Effect.READ or not self.operations:
+            return self.labels
+        return {label: known for label, known in self.labels.items() if label not in self.reading_labels}
 
     def effect_of(self, operation: str | None) -> Effect:
         """Return the effect of one operation; the tool's effect if nothing else is written.

@@ -255,7 +255,8 @@ class Agent:
         if route.outcome is RouteOutcome.HANDED_BACK:
             self._hold_request(state, _HandedBackRequest(text=text, keywords=keywords, route=route))
         else:
-            self._keep_turn(state, Message(role="user", text=text), route)
+            asked = Message(role="user", text=text, by_model=route.packet.context.words_given)
+            self._keep_turn(state, asked, route)
         return route
 
     def _hold_request(self, before: _AgentState, handed: _HandedBackRequest) -> None:

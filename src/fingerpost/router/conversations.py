@@ -26,16 +26,23 @@ async def read_history(store: Store, conversation: str, *, caller: str | None) -
     packets = [packet for packet in found if is_same_person(packet.header.caller, caller)]
     for packet in packets:
         recorded = await store.journal.list_events(packet_id=packet.packet_id, kinds=_EVENT_KINDS)
-        reply = find_reply([entry.event for entry in recorded])
+        events = [entry.event for entry in recorded]
+        reply = find_reply(events)
         if reply is not None:
-            return append_exchange(packet, reply)
+            began = next(event for event in events if isinstance(event, RouteBegan))
+            return append_exchange(began.apply(packet), reply)
     return packets[0].context.history if packets else ()
 
 
 def append_exchange(packet: Packet, reply: str) -> tuple[Message, ...]:
     """Return the packet's history with its request and the reply appended."""
-    asked = Message(role="user", text=packet.content.original_prompt)
+    asked = Message(role="user", text=packet.content.original_prompt, by_model=is_by_model(packet))
     return (*packet.context.history, asked, Message(role="assistant", text=reply))
+
+
+def is_by_model(packet: Packet) -> bool:
+    """Return whether a model wrote the request: the person's words came beside it, or it is a subagent's."""
+    return packet.context.words_given or packet.header.parent_id is not None
 
 
 async def find_open_question(store: Store, conversation: str, *, caller: str | None) -> Route | None:

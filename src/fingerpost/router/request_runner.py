@@ -43,7 +43,6 @@ from fingerpost.records import (
     Approval,
     Effect,
     Effort,
-    Message,
     Mode,
     Narrowing,
     ParsedSelection,
@@ -55,7 +54,7 @@ from fingerpost.records import (
     UsageProfile,
     utc_now,
 )
-from fingerpost.router.conversations import read_history
+from fingerpost.router.conversations import append_exchange, read_history
 from fingerpost.router.modes.keyless import resume_with_reply
 from fingerpost.router.modes.routes import record_interrupted_run
 from fingerpost.router.modes.run_state import OfferedToolsCache, RunDeps, RunState
@@ -324,12 +323,9 @@ class RequestRunner:
             raise CallError(message, hint="Only a route whose outcome is 'asked' can be replied to.")
         if question.call is not None:
             return await self._resume_with_answer(asked, question, answer, options)
+        options = (await read_recorded_run(self._store, before.packet_id)).add_trail(options)
         if asked.mode is not Mode.KEYLESS:
-            history = (
-                *before.context.history,
-                Message(role="user", text=before.content.original_prompt),
-                Message(role="assistant", text=question.text),
-            )
+            history = append_exchange(before, question.text)
             return await self.route(answer, replace(options, mode=asked.mode, history=history))
         options = self._profiles.apply_profile(options)
         run = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
@@ -343,7 +339,7 @@ class RequestRunner:
         known = await read_recorded_run(self._store, before.packet_id)
         assert question.call is not None
         options = replace(
-            known.add_data_flow(options),
+            known.add_trail(options),
             conversation=question.call.conversation,
             caller=before.header.caller,
             profile=before.context.profile,
@@ -542,7 +538,7 @@ class RequestRunner:
             message = f"{pending.pending_id} belongs to a single call, not to a request"
             raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
         options = replace(
-            known.add_data_flow(options),
+            known.add_trail(options),
             conversation=pending.conversation,
             caller=packet.header.caller,
             profile=packet.context.profile,

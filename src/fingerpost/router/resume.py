@@ -73,14 +73,10 @@ class RecordedRun:
     pending_ids: tuple[str, ...]  # ids of all calls that ever waited, oldest first
     scopes: tuple[Scope, ...] = ()  # the caller's permissions
     trail: str | None = None  # see `RouteBegan`
-    words_given: bool = False
 
-    def add_data_flow(self, options: RouteOptions) -> RouteOptions:
-        """Return the options with the trail of the run. Words that came beside the request are not recorded;
-        without them nothing in it is the person's.
-        """
-        words = () if self.words_given and options.words is None else options.words
-        return replace(options, trail=options.trail or self.trail, words=words)
+    def add_trail(self, options: RouteOptions) -> RouteOptions:
+        """Return the options with the trail of the run."""
+        return replace(options, trail=options.trail or self.trail)
 
 
 async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
@@ -101,7 +97,6 @@ async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
         pending_ids=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
         scopes=tuple(scope for event in began for scope in event.scopes),
         trail=next((event.trail for event in began if event.trail), None),
-        words_given=any(event.words_given for event in began),
     )
 
 
@@ -209,7 +204,8 @@ async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
         note = f"This call was made once for {len(pending.packets)} requests that waited for its approval."
         noted_step = replace(step, text=f"{note}\n{step.text}")
         context = build_context(run, ToolCall(name=pending.tool, arguments={}), tokens_left=None)
-        await deps.calls.note_shared_result(pending.tool, context, step.text)
+        text = str(result.output if result.success else result.error)
+        await deps.calls.note_shared_result(step.tool, context, text)
         run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=noted_step))
     return None
 

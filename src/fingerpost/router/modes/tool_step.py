@@ -34,6 +34,7 @@ from fingerpost.records import (
     ToolResult,
     create_id,
 )
+from fingerpost.router.conversations import is_by_model
 from fingerpost.router.modes.elicitation import refuse_if_unanswerable
 from fingerpost.router.modes.run_state import RunState
 
@@ -187,13 +188,16 @@ def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None
 
 
 def get_person_words(run: RunState) -> tuple[str, ...]:
-    """Return what the person wrote in this conversation. The task of a subagent was written by a model."""
+    """Return what the person wrote in this conversation. The task of a subagent was written by a model.
+
+    Words that came beside a request are not recorded; without them nothing in it is the person's.
+    """
     packet = run.packet
     if run.options.words is not None:
         return run.options.words
-    if packet.header.parent_id is not None:
+    if is_by_model(packet):
         return ()
-    said = (message.text for message in packet.context.history if message.role == "user")
+    said = (one.text for one in packet.context.history if one.role == "user" and not one.by_model)
     return (*said, packet.content.original_prompt)
 
 

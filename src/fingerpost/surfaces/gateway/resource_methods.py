@@ -53,6 +53,7 @@ MAX_NAME_LENGTH: Final = 2_000  # characters in the audit record
 MAX_DETAIL_LENGTH: Final = 1_000
 CANCELLED_DETAIL: Final = "the caller stopped waiting for the answer"
 _NO_COMPLETIONS: Final = "completions cannot be approved one by one, so none are given."
+SOURCE_METHODS: Final = ("resources/read", "prompts/get")  # what they return is read by a model
 _NOTHING: Final[JsonObject] = {}
 _OWN_PARAMS: Final = frozenset(("_meta", "inputResponses", "requestState"))
 _NO_TEXT: Final = frozenset(("uri", "mimeType", "type", "role", "data", "_meta"))
@@ -213,7 +214,11 @@ class ResourceMethods:
                 reason=resources.approval_reasons.get(server),
             )
         except ToolFailed as failed:
-            raise build_server_error(failed, request, uri) from failed
+            error = build_server_error(failed, request, uri)
+            if request.method in SOURCE_METHODS:
+                told: JsonObject = {"contents": [error.message, error.data]}
+                await self._note_source(request, record, uri or str(params.get("name")), told)
+            raise error from failed
         except FingerpostError as failed:
             raise build_unavailable_error(failed) from failed
         if result.get("resultType") == "input_required":

@@ -279,8 +279,8 @@ class CompletionTurn:
 
     @property
     def caller_key(self) -> str:
-        """A key for the caller and the profile. Chats are stored under it."""
-        return f"{self.principal.kind} {self.principal.name}\n{self.access_scope.profile or ''}"
+        """A key for the caller. Chats are stored under it; one may go on with another profile."""
+        return f"{self.principal.kind} {self.principal.name}"
 
 
 def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
@@ -310,6 +310,7 @@ def build_route_options(turn: CompletionTurn, conversation: ChatConversation, ro
         authorization=turn.authorization,
         options=chat_request.options,
         parts=conversation.request.parts,
+        words=None if conversation.request.role == "user" else (),  # without a request of a person: none
         caller_tools=chat_request.tools,
         tool_choice=chat_request.tool_choice,
     )
