@@ -188,7 +188,7 @@ class Catalog:
                 tool=build_server_key(server), server=server, held=server in held, finding=finding
             )
             for server in self._cards
-            for finding in self._find_in_instructions(server)
+            for finding in self.get_instructions_findings(server)
         ]
         return tuple(sorted(found, key=lambda one: one.tool))
 
@@ -576,7 +576,7 @@ class Catalog:
     def _find_changed_instructions(self, server: str) -> ChangedInstructions | None:
         if not self._checks_instructions(server):
             return None
-        findings = self._find_in_instructions(server)
+        findings = self.get_instructions_findings(server)
         serious = any(each.severity is Severity.SERIOUS for each in findings)
         if self._knows_instructions(server) and not serious:
             return None
@@ -602,7 +602,7 @@ class Catalog:
             return not self._get_raw_instructions(server) or not self._reviews_new(server)
         return self._get_raw_instructions(server) == get_pinned_instructions(server_pin)
 
-    def _find_in_instructions(self, server: str) -> tuple[DefinitionFinding, ...]:
+    def get_instructions_findings(self, server: str) -> tuple[DefinitionFinding, ...]:
         """Return what the scan finds in the instructions, unless a person has accepted them."""
         if not self._flags.scan_definitions or not self._checks_instructions(server):
             return ()
