@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from benchmarks import labels, poison
@@ -14,7 +17,11 @@ from fingerpost.catalog.cards import MAX_JUDGED_SENTENCES
 from fingerpost.catalog.injection import JUDGE_FOLDER, Judge, scan_definition
 from fingerpost.catalog.pins import compute_fingerprint
 from fingerpost.errors import ModelUnavailable
-from fingerpost.narrow.sentence_judge import judge_in_own_process, judge_in_this_process
+from fingerpost.narrow.sentence_judge import (
+    JudgeTokenizer,
+    judge_in_own_process,
+    judge_in_this_process,
+)
 from fingerpost.records import Effect, FindingKind, JsonObject, Pin, Severity
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.kit.catalogs import catalog, create_listing, tool
@@ -228,6 +235,22 @@ def test_one_listing_can_have_so_many_sentences_judged_and_no_more() -> None:
     assert len(judged) == MAX_JUDGED_SENTENCES
     it.replace_server(listing)
     assert len(judged) == 40 * len(names)  # those that were left
+
+
+@proves("X21")
+def test_the_judges_tokenizer_is_read_once_and_forgotten_when_it_is_idle(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    shutil.copy(JUDGE_FOLDER / "tokenizer.json", file)
+    kept, forgotten = JudgeTokenizer(tmp_path, 60.0), JudgeTokenizer(tmp_path, 0.0)
+    assert kept.fits("Shows rates.") and forgotten.fits("Shows rates.")
+    file.unlink()
+    assert kept.is_loaded and not kept.fits("wx " * 200)
+    for _ in range(1000):
+        if not forgotten.is_loaded:
+            break
+        time.sleep(0.01)
+    with pytest.raises(ModelUnavailable, match="tokenizer"):
+        forgotten.fits("Shows rates.")
 
 
 @pytest.mark.process

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import atexit
 import json
+import threading
+import time
 from collections.abc import Callable, Sequence, Set
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from fingerpost.catalog.injection import JUDGE_FOLDER, JUDGE_SEPARATOR
@@ -44,20 +47,66 @@ def _judge(texts: Sequence[str], encode: Callable[[str], Sequence[float]]) -> li
 def _find_partly_read(texts: Sequence[str]) -> Set[str]:
     """Return the texts whose sentences have more tokens than the model reads."""
     sentences = {text: text.partition(JUDGE_SEPARATOR)[0] for text in texts}
-    odd = {text: one for text, one in sentences.items() if len(one) > SURELY_READ_LENGTH or not one.isascii()}
-    if not odd:
-        return frozenset()
-    model = import_module("fingerpost.narrow.dense.model")
-    try:  # loaded in a few milliseconds, and not kept
-        tokenize = model.WordPieceTokenizer(json.loads((JUDGE_FOLDER / "tokenizer.json").read_bytes())).encode
-    except (OSError, ValueError) as error:
-        message = f"the tokenizer of the judge cannot be used: {error}"
-        raise ModelUnavailable(message, model="judge") from error
     return {
         text
-        for text, one in odd.items()
-        if len(one) > MAX_SENTENCE_LENGTH or len(tokenize(one)) >= model.MAX_TOKENS
+        for text, one in sentences.items()
+        if (len(one) > SURELY_READ_LENGTH or not one.isascii())
+        and (len(one) > MAX_SENTENCE_LENGTH or not _tokenizer.fits(one))
     }
+
+
+class JudgeTokenizer:
+    """The judge's tokenizer, read with the first text. Thread-safe.
+
+    Reading it takes 6 ms, as much as a definition, so it is kept for the next one. It takes 1.6 MB, so it is
+    forgotten as soon as the judge's process may end: when it was not used for `idle_seconds`.
+    """
+
+    def __init__(self, folder: Path, idle_seconds: float) -> None:
+        self._file = folder / "tokenizer.json"
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()  # guards everything below
+        self._package: Any = None
+        self._tokenizer: Any = None
+        self._used_at = 0.0
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is kept at present."""
+        return self._tokenizer is not None
+
+    def fits(self, sentence: str) -> bool:
+        """Return whether the model reads the whole sentence. Raises `ModelUnavailable`."""
+        with self._lock:
+            if self._tokenizer is None:
+                self._tokenizer = self._load()
+                self._forget_after(self._idle_seconds)
+            self._used_at = time.monotonic()
+            return len(self._tokenizer.encode(sentence)) < self._package.MAX_TOKENS
+
+    def _load(self) -> Any:
+        self._package = import_module("fingerpost.narrow.dense.model")
+        try:
+            return self._package.WordPieceTokenizer(json.loads(self._file.read_bytes()))
+        except (OSError, ValueError) as error:
+            message = f"the tokenizer of the judge cannot be used: {error}"
+            raise ModelUnavailable(message, model="judge") from error
+
+    def _forget_after(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, self._forget_if_idle)
+        timer.daemon = True
+        timer.start()
+
+    def _forget_if_idle(self) -> None:
+        with self._lock:
+            left = self._used_at + self._idle_seconds - time.monotonic()
+            if left > 0:
+                self._forget_after(left)
+            else:
+                self._tokenizer = None
+
+
+_tokenizer: Final = JudgeTokenizer(JUDGE_FOLDER, IDLE_SECONDS)
 
 
 def _read_value(vector: Sequence[float]) -> float:
