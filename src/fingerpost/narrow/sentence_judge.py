@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import atexit
 import json
-import threading
-import time
 from collections.abc import Callable, Sequence, Set
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from fingerpost.catalog.injection import JUDGE_FOLDER, JUDGE_SEPARATOR
@@ -36,7 +35,12 @@ def judge_in_this_process(texts: Sequence[str]) -> list[float | None]:
 
 def judge_in_own_process(texts: Sequence[str]) -> list[float | None]:
     """Do the same in a process that is started for it."""
-    return _judge(texts, lambda text: _get_process().encode(clean_line(text, MAX_CHARACTERS), "document"))
+    process = _get_process()
+    try:
+        return _judge(texts, lambda text: process.encode(clean_line(text, MAX_CHARACTERS), "document"))
+    finally:
+        if not process.is_running:  # nothing else would tell the tokenizer that it is idle
+            judge_tokenizer.forget()
 
 
 def _judge(texts: Sequence[str], encode: Callable[[str], Sequence[float]]) -> list[float | None]:
@@ -51,7 +55,7 @@ def _find_partly_read(texts: Sequence[str]) -> Set[str]:
         text
         for text, one in sentences.items()
         if (len(one) > SURELY_READ_LENGTH or not one.isascii())
-        and (len(one) > MAX_SENTENCE_LENGTH or not _tokenizer.fits(one))
+        and (len(one) > MAX_SENTENCE_LENGTH or not judge_tokenizer.fits(one))
     }
 
 
@@ -59,54 +63,41 @@ class JudgeTokenizer:
     """The judge's tokenizer, read with the first text. Thread-safe.
 
     Reading it takes 6 ms, as much as a definition, so it is kept for the next one. It takes 1.6 MB, so it is
-    forgotten as soon as the judge's process may end: when it was not used for `idle_seconds`.
+    kept for as long as the model only: for ever in this process, otherwise until the judge's process ends,
+    which tells when a gateway is idle.
     """
 
-    def __init__(self, folder: Path, idle_seconds: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self._file = folder / "tokenizer.json"
-        self._idle_seconds = idle_seconds
-        self._lock = threading.Lock()  # guards everything below
-        self._package: Any = None
-        self._tokenizer: Any = None
-        self._used_at = 0.0
+        self._lock = Lock()  # guards everything below
+        self._fits: Callable[[str], bool] | None = None
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is kept at present."""
-        return self._tokenizer is not None
+        return self._fits is not None
 
     def fits(self, sentence: str) -> bool:
         """Return whether the model reads the whole sentence. Raises `ModelUnavailable`."""
         with self._lock:
-            if self._tokenizer is None:
-                self._tokenizer = self._load()
-                self._forget_after(self._idle_seconds)
-            self._used_at = time.monotonic()
-            return len(self._tokenizer.encode(sentence)) < self._package.MAX_TOKENS
+            fits = self._fits = self._fits or self._load()
+        return fits(sentence)
 
-    def _load(self) -> Any:
-        self._package = import_module("fingerpost.narrow.dense.model")
+    def forget(self) -> None:
+        """Free its memory. The next text reads it again."""
+        with self._lock:
+            self._fits = None
+
+    def _load(self) -> Callable[[str], bool]:
+        package = import_module("fingerpost.narrow.dense.model")
         try:
-            return self._package.WordPieceTokenizer(json.loads(self._file.read_bytes()))
+            tokenizer = package.WordPieceTokenizer(json.loads(self._file.read_bytes()))
         except (OSError, ValueError) as error:
             message = f"the tokenizer of the judge cannot be used: {error}"
             raise ModelUnavailable(message, model="judge") from error
-
-    def _forget_after(self, seconds: float) -> None:
-        timer = threading.Timer(seconds, self._forget_if_idle)
-        timer.daemon = True
-        timer.start()
-
-    def _forget_if_idle(self) -> None:
-        with self._lock:
-            left = self._used_at + self._idle_seconds - time.monotonic()
-            if left > 0:
-                self._forget_after(left)
-            else:
-                self._tokenizer = None
+        return lambda sentence: len(tokenizer.encode(sentence)) < package.MAX_TOKENS
 
 
-_tokenizer: Final = JudgeTokenizer(JUDGE_FOLDER, IDLE_SECONDS)
+judge_tokenizer: Final = JudgeTokenizer(JUDGE_FOLDER)
 
 
 def _read_value(vector: Sequence[float]) -> float:
@@ -126,6 +117,6 @@ def _load_encoder() -> Any:
 @cache
 def _get_process() -> Any:
     package: Any = import_module("fingerpost.narrow.dense.encoder")
-    process = package.ModelProcess(JUDGE_FOLDER, 1, IDLE_SECONDS)
+    process = package.ModelProcess(JUDGE_FOLDER, 1, IDLE_SECONDS, on_end=judge_tokenizer.forget)
     atexit.register(process.close)
     return process
