@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from threading import Event
 from typing import TypeVar
 
-from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
+from fingerpost.catalog.cards import CardBuilder, RefusedDefinition, ScanStopped
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.injection import (
     RULES_ID,
@@ -250,11 +251,11 @@ class Catalog:
         self._card_builder = replace(self._card_builder, judge=judge)
 
     def build_cards(
-        self, listing: Listing, *, outdated: bool = False
+        self, listing: Listing, *, outdated: bool = False, stop: Event | None = None
     ) -> tuple[ToolCard | RefusedDefinition, ...]:
         """Return the card or refusal of each definition. Known cards are returned unless they are `outdated`.
 
-        It changes no state, so it can run in a thread.
+        It changes no state, so it can run in a thread. Raises `ScanStopped` soon after `stop` is set.
         """
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
@@ -262,12 +263,18 @@ class Catalog:
         known = self._cards.get(server, {}) if same_names and same_origin else {}
         if outdated:
             known = {**known, **self._disabled_in_settings.get(server, {})}
-        builder = self._card_builder.limit_judge()
-        made = (
-            builder.build(server, definition, known, outdated=outdated, prefix=prefix, origin=listing)
-            for definition in listing.definitions
-        )
-        return tuple(_mark_personal(one, listing.personal) for one in made)
+        builder = self._card_builder.limit_judge(stop)
+        made: list[ToolCard | RefusedDefinition] = []
+        for definition in listing.definitions:
+            if stop is not None and stop.is_set():
+                raise ScanStopped
+            one = builder.build(server, definition, known, outdated=outdated, prefix=prefix, origin=listing)
+            made.append(_mark_personal(one, listing.personal))
+        return tuple(made)
+
+    def is_judged(self, server: str) -> bool:
+        """Return whether the judge could judge the definitions of this server."""
+        return all(card.judged for card in self._cards.get(server, {}).values())
 
     def scan_instructions(self, listing: Listing) -> None:
         """Scan the instructions of a server. The result is kept, so this can run in a thread before they are
@@ -501,8 +508,7 @@ class Catalog:
         if self._flags.scan_definitions:
             for card in cards:
                 pin = self._pins[card.key]
-                judged = card.key not in self._card_builder.unjudged
-                clean = judged and not card.findings and pin.definition == card.definition
+                clean = card.judged and not card.findings and pin.definition == card.definition
                 if clean and pin.clean_by != RULES_ID:
                     self._add_new_pin(replace(pin, clean_by=RULES_ID))
 
@@ -630,8 +636,6 @@ class Catalog:
         before = self._get_listed(server)
         for key in self._cards.get(server, {}):
             self._quarantined.pop(key, None)
-            if key not in cards:
-                self._card_builder.unjudged.discard(key)
         _put_or_drop(self._cards, server, cards)
         self._apply_pins(server)
         return self._publish_diff(compute_diff(before, self._get_listed(server)))

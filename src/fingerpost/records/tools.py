@@ -229,6 +229,7 @@ class ToolCard:
         doubt: why it is not certain that the tool only reads; empty if it is certain or does not read
         labels: what it does with data; a missing label does not apply
         findings: what a scan found in its definition
+        judged: whether all that is suspected in it could be judged; if not, it is scanned again
     """
 
     key: str
@@ -248,6 +249,7 @@ class ToolCard:
     doubt: str = ""
     labels: Mapping[DataLabel, Known[bool]] = field(default_factory=dict[DataLabel, Known[bool]])
     findings: tuple[DefinitionFinding, ...] = ()
+    judged: bool = True
 
     __repr__ = build_repr("key", "effect.value", "description")
 
