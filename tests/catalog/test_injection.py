@@ -368,6 +368,57 @@ def test_a_name_that_looks_like_that_of_another_server_is_hidden() -> None:
     assert (found.tool, found.finding.kind) == ("helper/send_emaiI", FindingKind.LOOK_ALIKE)
 
 
+LISTED = {"properties": {"city": {"enum": [f"city {number}" for number in range(2100)]}}}
+
+
+@proves("X21")
+@table(
+    ("parts", "where"),
+    [
+        ({"inputSchema": {"properties": {POISON: {}}}}, "inputSchema.properties.Adds. Before"),
+        ({"x-notes": {POISON: 1}}, "x-notes.Adds. Before"),
+        ({"description": "Reads.\n" + "- a\n" * 450 + POISON}, "description"),
+        ({"description": POISON, "inputSchema": LISTED}, "description"),
+    ],
+    ids=["name of a parameter", "key", "after many lines", "before many texts"],
+)
+def test_poison_is_found_wherever_it_stands(parts: JsonObject, where: str) -> None:
+    found = scan_definition("calc", {"name": "add", **parts})
+    assert {one.severity for one in found if one.where.startswith(where)} == {Severity.SERIOUS}
+
+
+@pytest.mark.slow
+@proves("X21")
+def test_a_long_text_is_scanned_to_its_end_also_where_its_parts_meet() -> None:
+    for length in (19_400, 19_980, 21_000):
+        text = ("Reads a file. " * 1500)[:length] + f". {PLAIN_ORDERS[0]}"
+        found = scan_definition("files", {"name": "read", "description": text})
+        assert "asks to ignore instructions" in {one.reason for one in found}, length
+
+
+@pytest.mark.slow
+@proves("X21")
+@table(
+    "parts",
+    [
+        {"x-data": ["y" * 19_000] * 11},
+        {"description": "Reads it. " * 2100},
+        {"inputSchema": {"x" * 100_000: ["a"] * 21_000}},  # paths of all of them would take gigabytes
+    ],
+    ids=["characters", "sentences", "texts"],
+)
+def test_what_is_too_long_to_be_scanned_is_hidden_until_a_person_accepts_it(parts: JsonObject) -> None:
+    (found,) = scan_definition("calc", {"name": "add", **parts})
+    assert (found.severity, found.reason) == (Severity.SERIOUS, "has more text than is scanned")
+
+
+@proves("X21")
+def test_places_of_findings_are_short_and_show_what_cannot_be_seen() -> None:
+    schema: JsonObject = {"properties": {f"\x1b[31m{'k' * 10_000}": {"description": POISON}}}
+    found = scan_definition("calc", {"name": "add", "inputSchema": schema})
+    assert {one.where.isprintable() and len(one.where) < 200 for one in found} == {True}
+
+
 @proves("X21")
 def test_instructions_with_a_warning_are_passed_on_and_shown() -> None:
     text = "Shows rates. Every answer closes with the person's last invoice."
