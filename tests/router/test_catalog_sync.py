@@ -19,6 +19,7 @@ from fingerpost.errors import ModelUnavailable
 from fingerpost.events import MemorySink
 from fingerpost.records import Effect, Listing, ServerSpec
 from fingerpost.router.catalog_sync import CatalogSync
+from fingerpost.router.configuration import try_server
 from fingerpost.servers import ServerPool
 from fingerpost.servers.definitions import THREAD_PAGE_SIZE, read_listing
 from fingerpost.settings.model import FlagSettings, LimitSettings, ToolOverride
@@ -102,11 +103,9 @@ async def test_what_a_person_changes_while_cards_are_made_applies_to_them(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_removed", [False, True])
+@pytest.mark.parametrize("end", ["closed", "removed", "trial"])
 @proves("X21")
-def test_a_scan_ends_with_its_server_or_router_though_the_judge_has_not_answered(
-    tmp_path: Path, *, is_removed: bool
-):
+def test_a_scan_ends_with_what_needs_it_though_the_judge_has_not_answered(tmp_path: Path, end: str):
     judging, answered = threading.Event(), threading.Event()
     judged: list[str] = []
 
@@ -119,24 +118,28 @@ def test_a_scan_ends_with_its_server_or_router_though_the_judge_has_not_answered
     bank = tool_server("bank", [tool(f"rates_{number}", SUSPECTED) for number in range(3)])
     settings = build_settings(tmp_path, flags={"scan_definitions": True})
 
-    async def scan() -> Router:
+    async def scan() -> None:
+        if end == "trial":
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(try_server, bank.spec(), settings, None, judge)
+                assert await to_thread.run_sync(judging.wait, 60)
+                tasks.cancel_scope.cancel()
+            return
         async with Router([bank.spec()], settings=settings) as router:
             router.catalog.use_judge(judge)
             router.servers.start()
             assert await to_thread.run_sync(judging.wait, 60)
-            if is_removed:
+            if end == "removed":
                 await router.remove_server("bank")
                 answered.set()
-        return router
 
     before = set(threading.enumerate())
-    router = anyio.run(scan)
-    assert answered.is_set() is is_removed
+    anyio.run(scan)
+    assert answered.is_set() is (end == "removed")
     answered.set()
     for thread in set(threading.enumerate()) - before:
         thread.join(60)
     assert len(judged) == 1
-    assert router.catalog.take_new_pins() == []
 
 
 async def test_a_stopped_scan_leaves_nothing_behind(tmp_path: Path):

@@ -119,6 +119,20 @@ log = logging.getLogger("fingerpost.router")
 SAVE_RETRY_S = 1.0
 
 
+async def build_cards_in_thread(
+    catalog: Catalog, listing: Listing, stop: Event, limiter: anyio.CapacityLimiter | None = None
+) -> tuple[ToolCard | RefusedDefinition, ...]:
+    """Build the cards of a listing in a thread. It is cancelled at once: the thread is not waited for, and
+    ends before the next definition. Raises `ScanStopped` soon after `stop` is set.
+    """
+    build = partial(catalog.build_cards, listing, stop=stop)
+    try:
+        return await anyio.to_thread.run_sync(build, limiter=limiter, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        stop.set()
+        raise
+
+
 class CatalogSync:
     """Updates the catalog from the servers' tool lists, and saves pins and lists to the store."""
 
@@ -156,14 +170,12 @@ class CatalogSync:
             version = -1
             while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
                 version = self._catalog.card_rules_version
-                build = partial(self._catalog.build_cards, listing, stop=stop)
-                cards = await anyio.to_thread.run_sync(build, limiter=self._building, abandon_on_cancel=True)
+                cards = await build_cards_in_thread(self._catalog, listing, stop, self._building)
                 self._prepared[server] = listing, version, cards
             self._apply_judgements(listing)
         except ScanStopped:
             self._prepared.pop(server, None)
         finally:
-            stop.set()
             running.discard(stop)
             if not running and self._scans.get(server) is running:
                 del self._scans[server]
