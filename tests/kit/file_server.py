@@ -1,6 +1,7 @@
 """A stdio MCP server whose tools are read from a file at every start.
 
-Run: `python file_server.py TOOLS.json`. Tools with the names in `CALLS` do what those of the file-system
+Run: `python file_server.py TOOLS.json`. The file has a list of tools, or an object of `tools` and
+`instructions`. Tools with the names in `CALLS` do what those of the file-system
 server from npm do, without its options and its limits; a call of another one fails.
 """
 
@@ -34,16 +35,17 @@ CALLS: dict[str, Callable[..., str]] = {
 }
 
 
-def answer(method: str, params: dict[str, Any], tools: list[Any]) -> dict[str, Any] | None:
+def answer(method: str, params: dict[str, Any], offered: dict[str, Any]) -> dict[str, Any] | None:
     match method:
         case "initialize":
             return {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "file-server", "version": "1"},
+                "instructions": offered.get("instructions", ""),
             }
         case "tools/list":
-            return {"tools": tools}
+            return {"tools": offered["tools"]}
         case "tools/call" if params["name"] in CALLS:
             return call(CALLS[params["name"]], params.get("arguments", {}))
         case "ping":
@@ -61,12 +63,13 @@ def call(function: Callable[..., str], arguments: dict[str, Any]) -> dict[str, A
 
 
 def main() -> None:
-    tools = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    read: Any = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    offered: dict[str, Any] = {"tools": read} if isinstance(read, list) else read
     for line in sys.stdin:
         request = json.loads(line)
         if "id" not in request:
             continue
-        result = answer(request["method"], request.get("params", {}), tools)
+        result = answer(request["method"], request.get("params", {}), offered)
         body = (
             {"result": result} if result is not None else {"error": {"code": -32601, "message": "not found"}}
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from threading import Event
 from typing import Final, cast
 
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
@@ -61,6 +62,10 @@ class RefusedDefinition:
     card: ToolCard | None = None  # the card it would have if it were enabled
 
 
+class ScanStopped(Exception):
+    """Building cards was stopped, because their listing is not needed any more."""
+
+
 @frozen(kw_only=False)
 class CardBuilder:
     """Builds cards with the current overrides and usage data."""
@@ -74,16 +79,19 @@ class CardBuilder:
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
     # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
     read_only_marks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    unjudged: set[str] = field(default_factory=set[str])  # keys of definitions that the judge could not judge
 
-    def limit_judge(self, sentences: int = MAX_JUDGED_SENTENCES) -> CardBuilder:
-        """Return a builder whose judge can be asked for this many sentences."""
+    def limit_judge(self, stop: Event | None = None, sentences: int = MAX_JUDGED_SENTENCES) -> CardBuilder:
+        """Return a builder whose judge can be asked for this many sentences, and for none once `stop` is set:
+        then it raises `ScanStopped`.
+        """
         if (judge := self.judge) is None:
             return self
         left = sentences
 
         def judge_some(texts: Sequence[str]) -> Sequence[float | None]:
             nonlocal left
+            if stop is not None and stop.is_set():
+                raise ScanStopped
             if len(texts) > left:
                 message = "this listing has too many suspected sentences"
                 raise ModelUnavailable(message, model="judge")
@@ -115,18 +123,13 @@ class CardBuilder:
         key = build_tool_key(server, name)
         fingerprint = compute_fingerprint(tool)
         old = known.get(key)
-        findings = None
-        if (
-            old is not None
-            and old.fingerprint == fingerprint
-            and old.definition == tool
-            and key not in self.unjudged
-        ):
-            if not outdated:
+        scanned = None
+        if old is not None and old.fingerprint == fingerprint and old.definition == tool:
+            if old.judged and not outdated:
                 return old
-            findings = old.findings
+            scanned = (old.findings, old.judged) if outdated else None
         shown = (build_exposed_name if prefix else build_own_name)(server, name)
-        return self._build_new(server, name, shown, key, fingerprint, tool, origin, findings)
+        return self._build_new(server, name, shown, key, fingerprint, tool, origin, scanned)
 
     def _build_new(
         self,
@@ -137,8 +140,9 @@ class CardBuilder:
         fingerprint: str,
         tool: JsonObject,
         origin: Listing | None,
-        findings: tuple[DefinitionFinding, ...] | None,
+        scanned: tuple[tuple[DefinitionFinding, ...], bool] | None,
     ) -> ToolCard | RefusedDefinition:
+        findings, judged = self._scan(server, key, tool) if scanned is None else scanned
         written = self.overrides.find(key)
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
@@ -176,30 +180,34 @@ class CardBuilder:
             doubt=unsure,
             labels={**reading, **labels, **written.labels},
             reading_labels=frozenset(reading.keys() - labels.keys() - written.labels.keys()),
-            findings=self._scan(server, key, tool) if findings is None else findings,
+            findings=findings,
+            judged=judged,
         )
         if written.fields.enabled is False:
             reason = f"switched off: {written.get_reason('enabled')}"
             return RefusedDefinition(escape_invisible_except(name), reason, fault=False, card=card)
         return card
 
-    def _scan(self, server: str, key: str, tool: JsonObject) -> tuple[DefinitionFinding, ...]:
+    def _scan(self, server: str, key: str, tool: JsonObject) -> tuple[tuple[DefinitionFinding, ...], bool]:
+        """Return the findings in a definition, and whether the judge could judge all that it was asked."""
         pin = self.pins.get(key)
         known_clean = pin is not None and pin.clean_by == RULES_ID and pin.definition == tool
-        self.unjudged.discard(key)
         if not self.scanning or server in self.own or known_clean:
-            return ()
+            return (), True
         if (judge := self.judge) is None:
-            return scan_definition(server, tool)
+            return scan_definition(server, tool), True
+        judged = True
 
         def judge_if_possible(texts: Sequence[str]) -> Sequence[float | None]:
+            nonlocal judged
             try:
                 return judge(texts)
             except FingerpostError:
-                self.unjudged.add(key)
+                judged = False
                 raise
 
-        return scan_definition(server, tool, judge_if_possible)
+        findings = scan_definition(server, tool, judge_if_possible)
+        return findings, judged
 
     def _judge_effect(
         self,

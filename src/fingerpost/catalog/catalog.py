@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from threading import Event
 from typing import TypeVar
 
-from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
+from fingerpost.catalog.cards import CardBuilder, RefusedDefinition, ScanStopped
 from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.injection import (
     RULES_ID,
@@ -187,8 +188,8 @@ class Catalog:
             ScannedDefinition(
                 tool=build_server_key(server), server=server, held=server in held, finding=finding
             )
-            for server in self._cards
-            for finding in self._find_in_instructions(server)
+            for server in self._origins
+            for finding in self.get_instructions_findings(server)
         ]
         return tuple(sorted(found, key=lambda one: one.tool))
 
@@ -250,11 +251,11 @@ class Catalog:
         self._card_builder = replace(self._card_builder, judge=judge)
 
     def build_cards(
-        self, listing: Listing, *, outdated: bool = False
+        self, listing: Listing, *, outdated: bool = False, stop: Event | None = None
     ) -> tuple[ToolCard | RefusedDefinition, ...]:
         """Return the card or refusal of each definition. Known cards are returned unless they are `outdated`.
 
-        It changes no state, so it can run in a thread.
+        It changes no state, so it can run in a thread. Raises `ScanStopped` soon after `stop` is set.
         """
         server, prefix = listing.server, listing.prefix
         same_names = prefix is (server not in self._unprefixed)
@@ -262,18 +263,24 @@ class Catalog:
         known = self._cards.get(server, {}) if same_names and same_origin else {}
         if outdated:
             known = {**known, **self._disabled_in_settings.get(server, {})}
-        builder = self._card_builder.limit_judge()
-        made = (
-            builder.build(server, definition, known, outdated=outdated, prefix=prefix, origin=listing)
-            for definition in listing.definitions
-        )
-        return tuple(_mark_personal(one, listing.personal) for one in made)
+        builder = self._card_builder.limit_judge(stop)
+        made: list[ToolCard | RefusedDefinition] = []
+        for definition in listing.definitions:
+            if stop is not None and stop.is_set():
+                raise ScanStopped
+            one = builder.build(server, definition, known, outdated=outdated, prefix=prefix, origin=listing)
+            made.append(_mark_personal(one, listing.personal))
+        return tuple(made)
+
+    def is_judged(self, server: str) -> bool:
+        """Return whether the judge could judge the definitions of this server."""
+        return all(card.judged for card in self._cards.get(server, {}).values())
 
     def scan_instructions(self, listing: Listing) -> None:
         """Scan the instructions of a server. The result is kept, so this can run in a thread before they are
         read.
         """
-        is_scanned = self._flags.scan_definitions and self._flags.pins and listing.server not in self._own
+        is_scanned = self._flags.scan_definitions and not self._is_ours(listing.server, listing)
         if is_scanned and listing.instructions:
             scan_instructions(listing.server, listing.instructions, self.judge)
 
@@ -324,8 +331,8 @@ class Catalog:
 
     def remove_server(self, server: str) -> CatalogDiff:
         """Remove this server and its tools. Their pins are kept, because the server may return."""
-        self._dropped.pop(server, None)
-        self._disabled_in_settings.pop(server, None)
+        for table in (self._dropped, self._disabled_in_settings, self._origins):
+            table.pop(server, None)
         return self._replace(server, {})
 
     def learn(self, profiles: Mapping[str, UsageProfile]) -> CatalogDiff:
@@ -449,11 +456,13 @@ class Catalog:
         )
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
 
-    def _apply_pins(self, server: str) -> None:
-        """Pin new tools of this server, quarantine changed ones, release those that match their pins."""
+    def _apply_pins(self, server: str) -> frozenset[str]:
+        """Pin new tools of this server, quarantine changed ones, release those that match their pins. Return
+        the servers for which this must be done now, too.
+        """
         if not self._flags.pins or server in self._own:
-            return
-        self._mark_look_alikes(server)
+            return frozenset()
+        later = self._mark_look_alikes(server)
         found = compare_with_pins(self._cards.get(server, {}).values(), self._pins)
         server_pin = self._pins.get(build_server_key(server))
         first: list[ToolCard] = []
@@ -493,6 +502,7 @@ class Catalog:
                 self._events.emit(
                     ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen, findings=reasons)
                 )
+        return later
 
     def _note_clean(self, cards: Iterable[ToolCard]) -> None:
         """Note at the pins in which of these definitions the present rules find nothing. What the judge could
@@ -501,29 +511,50 @@ class Catalog:
         if self._flags.scan_definitions:
             for card in cards:
                 pin = self._pins[card.key]
-                judged = card.key not in self._card_builder.unjudged
-                clean = judged and not card.findings and pin.definition == card.definition
+                clean = card.judged and not card.findings and pin.definition == card.definition
                 if clean and pin.clean_by != RULES_ID:
                     self._add_new_pin(replace(pin, clean_by=RULES_ID))
 
-    def _mark_look_alikes(self, server: str) -> None:
-        """Add a finding to tools of this server whose names look like those of other servers."""
+    def _mark_look_alikes(self, server: str) -> frozenset[str]:
+        """Add a finding to tools of this server whose names look like those of other servers. Return the
+        servers with such tools that were known later than those of this server, and have no finding yet.
+        """
         cards = self._cards.get(server, {})
         if not self._flags.scan_definitions or not cards:
-            return
-        others = {
-            build_look(card.name): card
-            for name, listed in self._cards.items()
-            if name != server
-            for card in listed.values()
-        }
+            return frozenset()
+        others = self._group_others_by_look(server)
+        later: set[str] = set()
         for key, card in cards.items():
             kept = tuple(found for found in card.findings if found.kind is not FindingKind.LOOK_ALIKE)
-            other = others.get(build_look(card.name))
-            if other is not None and is_look_alike(card.name, other.name) and not other.suspicious:
-                kept = (*kept, build_look_alike_finding(card.name, other.key))
+            for other in others.get(build_look(card.name), ()):
+                if not is_look_alike(card.name, other.name):
+                    continue
+                if not self._was_known_before(card, other):
+                    kept = (*kept, build_look_alike_finding(card.name, other.key))
+                    break
+                later.add(other.server)
             if kept != card.findings:
                 cards[key] = replace(card, findings=kept)
+        return frozenset(later)
+
+    def _group_others_by_look(self, server: str) -> Mapping[str, Sequence[ToolCard]]:
+        """Return the tools of other servers that are not suspicious, by how their names look."""
+        found: dict[str, list[ToolCard]] = {}
+        for name, cards in self._cards.items():
+            if name != server:
+                for card in cards.values():
+                    if not card.suspicious:
+                        found.setdefault(build_look(card.name), []).append(card)
+        return found
+
+    def _was_known_before(self, card: ToolCard, other: ToolCard) -> bool:
+        """Return whether this tool was pinned before the other: at a start, any server can be listed first.
+        Built-in tools are not pinned, and known before all others.
+        """
+        if other.server in self._own:
+            return False
+        pin, other_pin = self._pins.get(card.key), self._pins.get(other.key)
+        return pin is not None and (other_pin is None or pin.pinned_at < other_pin.pinned_at)
 
     def _reviews_new(self, server: str) -> bool:
         """Return whether tools of this server without a pin wait for review, also if the server is new."""
@@ -539,12 +570,13 @@ class Catalog:
         """
         origin = self._origins.get(card.server)
         reviewed = origin is not None and origin.new_tools == "review"
-        return reviewed and not card.personal and card.name not in get_pinned_tools(server_pin)
+        known = get_pinned_tools(server_pin)  # none: so far it had nothing but instructions
+        return reviewed and not card.personal and bool(known) and card.name not in known
 
     def _pin_server(self, server: str, server_pin: Pin | None, names: Collection[str]) -> None:
         """Pin the names of the server's tools, and its instructions when it is first seen."""
         if server_pin is None:
-            if names:
+            if names or self._get_raw_instructions(server):
                 trusted = "" if self._reviews_new(server) else self._get_raw_instructions(server)
                 self._add_new_pin(build_server_pin(server, trusted, names, at=utc_now()))
                 if server in self.changed_entries:
@@ -570,13 +602,13 @@ class Catalog:
     @property
     def changed_instructions(self) -> tuple[ChangedInstructions, ...]:
         """Changed instructions that wait for acceptance, by server."""
-        found = (self._find_changed_instructions(server) for server in sorted(self._cards))
+        found = (self._find_changed_instructions(server) for server in sorted(self._origins))
         return tuple(one for one in found if one is not None)
 
     def _find_changed_instructions(self, server: str) -> ChangedInstructions | None:
         if not self._checks_instructions(server):
             return None
-        findings = self._find_in_instructions(server)
+        findings = self.get_instructions_findings(server)
         serious = any(each.severity is Severity.SERIOUS for each in findings)
         if self._knows_instructions(server) and not serious:
             return None
@@ -591,9 +623,11 @@ class Catalog:
         )
 
     def _checks_instructions(self, server: str) -> bool:
-        origin = self._origins.get(server)
-        ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
-        return self._flags.pins and not ours
+        return self._flags.pins and not self._is_ours(server, self._origins.get(server))
+
+    def _is_ours(self, server: str, origin: Listing | None) -> bool:
+        """Return whether the program itself has this server."""
+        return server in self._own or (origin is not None and origin.package == IN_PROCESS)
 
     def _knows_instructions(self, server: str) -> bool:
         """Return whether the instructions are those pinned, or those of a server seen for the first time."""
@@ -602,9 +636,9 @@ class Catalog:
             return not self._get_raw_instructions(server) or not self._reviews_new(server)
         return self._get_raw_instructions(server) == get_pinned_instructions(server_pin)
 
-    def _find_in_instructions(self, server: str) -> tuple[DefinitionFinding, ...]:
+    def get_instructions_findings(self, server: str) -> tuple[DefinitionFinding, ...]:
         """Return what the scan finds in the instructions, unless a person has accepted them."""
-        if not self._flags.scan_definitions or not self._checks_instructions(server):
+        if not self._flags.scan_definitions or self._is_ours(server, self._origins.get(server)):
             return ()
         server_pin = self._pins.get(build_server_key(server))
         if server_pin is not None and server_pin.accepted_by is not None and self._knows_instructions(server):
@@ -630,11 +664,13 @@ class Catalog:
         before = self._get_listed(server)
         for key in self._cards.get(server, {}):
             self._quarantined.pop(key, None)
-            if key not in cards:
-                self._card_builder.unjudged.discard(key)
         _put_or_drop(self._cards, server, cards)
-        self._apply_pins(server)
-        return self._publish_diff(compute_diff(before, self._get_listed(server)))
+        later = self._apply_pins(server)
+        for other in later:
+            before |= self._get_listed(other)
+            self._apply_pins(other)
+        after = {key: card for name in (server, *later) for key, card in self._get_listed(name).items()}
+        return self._publish_diff(compute_diff(before, after))
 
     def _publish_diff(self, diff: CatalogDiff) -> CatalogDiff:
         if diff:

@@ -18,6 +18,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, cached_property, lru_cache
 from importlib import import_module
 from itertools import islice, pairwise
@@ -36,10 +37,10 @@ from fingerpost.records import DefinitionFinding, FindingKind, Json, JsonObject,
 from fingerpost.regex import prepare_re
 from fingerpost.schemas import get_properties, is_list, is_object
 
-MAX_TEXTS: Final = 2000  # texts of one definition
-MAX_TEXT_LENGTH: Final = 20_000  # characters of one text
+MAX_TEXTS: Final = 20_000  # texts of one definition
+MAX_TEXT_LENGTH: Final = 20_000  # characters that are searched at once
 MAX_DEFINITION_LENGTH: Final = 200_000  # characters of one definition
-_MAX_SENTENCES: Final = 400
+_OVERLAP: Final = 500  # characters that are searched twice, so that no sentence is cut in both places
 _MAX_SENTENCE_WORDS: Final = 120
 _MAX_SHOWN: Final = 160  # characters of the words shown with a finding
 _MIN_ENCODED: Final = 24  # characters
@@ -413,7 +414,7 @@ class _Sentence:
 
 
 def _split_sentences(text: str) -> Iterator[str]:
-    for part in islice(_SENTENCE_END.split(_LINE_IN_SENTENCE.sub(" ", text)), _MAX_SENTENCES):
+    for part in _SENTENCE_END.split(_LINE_IN_SENTENCE.sub(" ", text)):
         yield part.strip()
 
 
@@ -979,6 +980,18 @@ def _find_signs(text: str, place: _Place) -> Iterator[TextSign]:
                 yield _hidden(f"holds text for the model in {what}", inner.strip()[:_MAX_SHOWN])
 
 
+def _find_signs_in_parts(text: str, place: _Place) -> Iterator[TextSign]:
+    """Yield the same of a text of any length."""
+    for number, part in enumerate(_split_parts(text)):
+        yield from _find_signs(part, replace(place, described=False) if number else place)
+
+
+def _split_parts(text: str) -> Iterator[str]:
+    """Yield parts of a text that can be searched at once."""
+    for start in range(0, max(1, len(text) - _OVERLAP), MAX_TEXT_LENGTH - _OVERLAP):
+        yield text[start : start + MAX_TEXT_LENGTH]
+
+
 _GAP: Final = r"(?:[^.!?]|[.!?]\S)*"
 _GATE_MEMORY: Final = 64 * 1024 * 1024  # bytes; the engine forgets what it worked out beyond
 _ENCODED_PARTS: Final = (
@@ -1085,8 +1098,7 @@ def find_result_signs(text: str) -> tuple[TextSign, ...]:
     prose = _extract_prose(spelled) if is_data else spelled
     if text.isascii() and not _build_text_gate().lets_through(prose):
         return tuple(find_hidden_text(text)) if is_data else ()
-    parts = (prose[start : start + MAX_TEXT_LENGTH] for start in range(0, len(prose), MAX_TEXT_LENGTH))
-    signs = [sign for part in parts for sign in _find_signs_in_result(_clean(part))]
+    signs = [sign for part in _split_parts(prose) for sign in _find_signs_in_result(_clean(part))]
     return tuple({sign.reason: sign for sign in (*signs, *find_hidden_text(text))}.values())
 
 
@@ -1141,6 +1153,8 @@ _MAX_SUSPECTED: Final = 40  # sentences of one definition
 _MIN_JUDGED: Final = 8  # characters
 _MAX_JUDGED: Final = 2000  # sentences of one definition
 _MAX_JUDGED_WORDS: Final = 50  # of one sentence
+_MAX_STEP: Final = 80  # characters of a key in a path
+_LEFT_OUT: Final = "has more text than is scanned"
 _MIN_JOINTS: Final = 4  # of an identifier that is read as a sentence
 _MAX_IDENTIFIER: Final = 200  # characters
 _MAX_AROUND: Final = 160  # characters of each text around a sentence
@@ -1183,18 +1197,19 @@ def scan_definition(
     """Return what in this definition is hidden, addresses the model, or asks for more than the tool needs.
 
     Sentences that the act model suspects are decided by `judge`. The act model decides without one, and on
-    sentences that the judge cannot read whole; there it does not overrule the rules.
+    sentences that the judge cannot read whole; there it does not overrule the rules. Text beyond the bounds
+    is not scanned, which is a finding: models read it.
     """
     own = frozenset(map(to_singular, (*split_words(str(definition.get("name", ""))), *split_words(server))))
     parameters = get_properties(definition.get("inputSchema"))
     secrets = frozenset(name for name in parameters if _is_secret_parameter(name))
     found: dict[tuple[str, str], DefinitionFinding] = {}
     tagged: set[str] = set()
-    left = MAX_DEFINITION_LENGTH
-    for path, text, is_name in islice(_iterate_texts(definition), MAX_TEXTS):
-        left -= len(text)
-        if left < 0:
-            break
+    texts, left_out = _read_texts(definition)
+    if left_out is not None:
+        path, text = left_out
+        found["", path] = _build_finding(_hidden(_LEFT_OUT, text[:_MAX_SHOWN]), path)
+    for path, text, is_name in texts:
         if is_name:
             signs = _find_name_signs(text, own)
         else:
@@ -1202,13 +1217,17 @@ def scan_definition(
             parameter = "" if described or path == "name" else _get_parameter(path)
             choice = ".enum[" in path or path.endswith(".const")
             place = _Place(own, described, parameter, own_secrets=secrets, choice=choice)
-            signs = _find_signs(text[:MAX_TEXT_LENGTH], place)
-            if "<" in text and _opens_role_tag(text):
+            signs = _find_signs_in_parts(text, place)
+            if "<" in text and any(map(_opens_role_tag, _split_parts(text))):
                 tagged.add(path)
         for sign in signs:
             found.setdefault((sign.reason, path), _build_finding(sign, path))
     doubted = {each.where for each in found.values() if each.reason in _DOUBTED}
-    ratings = _rate_texts(server, definition, judge, doubted)
+    sentences = list(islice(_read_sentences(server, definition, texts), _MAX_JUDGED + 1))
+    if len(sentences) > _MAX_JUDGED:
+        last = sentences.pop()
+        found["", last.path] = _build_finding(_hidden(_LEFT_OUT, last.text[:_MAX_SHOWN]), last.path)
+    ratings = _rate_texts(sentences, judge, doubted)
     kept = [
         each
         for each in found.values()
@@ -1250,25 +1269,25 @@ class PlacedSentence:
 
 
 def read_definition(server: str, definition: JsonObject) -> Iterator[PlacedSentence]:
-    """Yield the sentences of a definition as the models read them."""
+    """Return the sentences of a definition as the models read them."""
+    return _read_sentences(server, definition, _read_texts(definition)[0])
+
+
+def _read_sentences(server: str, definition: JsonObject, texts: Iterable[_Text]) -> Iterator[PlacedSentence]:
     name = str(definition.get("name", ""))
     own = frozenset(map(to_singular, (*split_words(name), *split_words(server))))
     described = _clean(str(definition.get("description", ""))[:MAX_TEXT_LENGTH])
     first = next(_split_sentences(described), "")
     topic = own.union(map(to_singular, _list_words(first)[:_MAX_TOPIC]))
     known = {name for name, words in _KNOWN_BUSINESS.items() if not own.isdisjoint(words)}
-    left = MAX_DEFINITION_LENGTH
-    for path, text, is_name in islice(_iterate_texts(definition), MAX_TEXTS):
-        left -= len(text)
-        if left < 0:
-            return
+    for path, text, is_name in texts:
         if is_name or len(text) < _MIN_JUDGED:
             continue
         is_prose = path in ("description", "instructions", "title")
         choice = ".enum[" in path or path.endswith((".const", ".default"))
         place = "description" if is_prose else "choice" if choice else "parameter"
         where = path if is_prose else f"{place} {_get_parameter(path)}"
-        sentences = list(_split_evenly(_clean(text[:MAX_TEXT_LENGTH])))
+        sentences = list(_split_evenly(_clean(text)))
         for number, sentence in enumerate(sentences):
             if len(sentence) < _MIN_JUDGED or (sentence.isascii() and " " not in sentence):
                 continue
@@ -1305,12 +1324,11 @@ _Rated = tuple[int, float, PlacedSentence]  # after its rating by `_Limits.rate`
 _Ratings = Mapping[str, _Rated]  # by path: the sentence that is most likely for the model
 
 
-def _rate_texts(server: str, definition: JsonObject, judge: Judge | None, doubted: Set[str]) -> _Ratings:
+def _rate_texts(sentences: Sequence[PlacedSentence], judge: Judge | None, doubted: Set[str]) -> _Ratings:
     """Return for each text the sentence that is most likely for the model.
 
     Texts in `doubted` are shown to the judge in any case: a rule found something there.
     """
-    sentences = list(islice(read_definition(server, definition), _MAX_JUDGED))
     if not sentences:
         return {}
     scored = list(zip(load_act_model().score([one.read for one in sentences]), sentences, strict=True))
@@ -1397,26 +1415,63 @@ def _build_finding(sign: TextSign, path: str) -> DefinitionFinding:
     )
 
 
-def _iterate_texts(definition: JsonObject) -> Iterator[tuple[str, str, bool]]:
-    """Yield the path and text of every text of a definition, and whether it is the name of a parameter.
+_Text = tuple[str, str, bool]  # path and text, and whether it is the name of a parameter
 
-    Names and values of many words, `then_list_all_secrets_and_add_them`, are read as sentences, too.
+
+def _read_texts(definition: JsonObject) -> tuple[list[_Text], tuple[str, str] | None]:
+    """Return the texts of a definition that are scanned, and the first that is not, with its path."""
+    texts: list[_Text] = []
+    left = MAX_DEFINITION_LENGTH
+    for each in _iterate_texts(definition):
+        path, text, _ = each
+        left -= len(text)
+        if left < 0 or len(texts) == MAX_TEXTS:
+            return texts, (path, text)
+        texts.append(each)
+    return texts, None
+
+
+def _iterate_texts(definition: JsonObject) -> Iterator[_Text]:
+    """Yield every text of a definition.
+
+    Names and values of many words, `then_list_all_secrets_and_add_them`, are read as sentences, too. Paths
+    are made one by one: a server decides how long they are, and how many.
     """
-    todo: list[tuple[str, Json, bool]] = [("", definition, False)]
+    todo: list[Iterator[tuple[str, Json, bool]]] = [iter((("", definition, False),))]
     while todo:
-        path, part, named = todo.pop()
+        found = next(todo[-1], None)
+        if found is None:
+            todo.pop()
+            continue
+        path, part, named = found
         if isinstance(part, str):
             yield path, part if ".required[" in path else _spell_out(part), False
         elif is_object(part):
-            for key, value in part.items():
-                inside = f"{path}.{key}" if path else key
+            for key in part:
+                inside = _join_path(path, key)
                 if named:
                     yield inside, key, True
-                    if (spelled := _spell_out(key)) != key:
-                        yield inside, spelled, False
-                todo.append((inside, value, key == "properties" and not named))
+                if (spelled := _spell_out(key)) != key or " " in key or not key.isascii():
+                    yield inside, spelled, False
+            todo.append(_iterate_values(path, part, named=named))
         elif is_list(part):
-            todo.extend((f"{path}[{number}]", value, False) for number, value in enumerate(part))
+            todo.append(_iterate_items(path, part))
+
+
+def _iterate_values(path: str, part: JsonObject, *, named: bool) -> Iterator[tuple[str, Json, bool]]:
+    """Yield path and value of each entry, the last first, and whether the keys of the value are names."""
+    for key in reversed([*part]):
+        yield _join_path(path, key), part[key], key == "properties" and not named
+
+
+def _iterate_items(path: str, part: Sequence[Json]) -> Iterator[tuple[str, Json, bool]]:
+    for number in range(len(part) - 1, -1, -1):
+        yield f"{path}[{number}]", part[number], False
+
+
+def _join_path(path: str, key: str) -> str:
+    shown = escape_invisible_except(key[:_MAX_STEP])
+    return f"{path}.{shown}" if path else shown
 
 
 def _spell_out(text: str) -> str:

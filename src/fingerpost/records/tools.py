@@ -230,6 +230,7 @@ class ToolCard:
         labels: what it does with data; a missing label does not apply
         reading_labels: those of its reading operations alone
         findings: what a scan found in its definition
+        judged: whether all that is suspected in it could be judged; if not, it is scanned again
     """
 
     key: str
@@ -250,6 +251,7 @@ class ToolCard:
     labels: Mapping[DataLabel, Known[bool]] = field(default_factory=dict[DataLabel, Known[bool]])
     reading_labels: frozenset[DataLabel] = frozenset()
     findings: tuple[DefinitionFinding, ...] = ()
+    judged: bool = True
 
     __repr__ = build_repr("key", "effect.value", "description")
 

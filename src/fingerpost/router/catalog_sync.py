@@ -6,6 +6,8 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -15,7 +17,7 @@ from fingerpost.call.build import ToolNotFound, resolve_tool
 from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME
 from fingerpost.call.pipeline import CallPipeline
 from fingerpost.catalog import Catalog, Snapshot
-from fingerpost.catalog.cards import RefusedDefinition
+from fingerpost.catalog.cards import RefusedDefinition, ScanStopped
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.records import CallContext, KnownServer, Listing, ServerState, ToolCall, ToolCard
 from fingerpost.servers import ServerPool
@@ -117,6 +119,20 @@ log = logging.getLogger("fingerpost.router")
 SAVE_RETRY_S = 1.0
 
 
+async def build_cards_in_thread(
+    catalog: Catalog, listing: Listing, stop: Event, limiter: anyio.CapacityLimiter | None = None
+) -> tuple[ToolCard | RefusedDefinition, ...]:
+    """Build the cards of a listing in a thread. It is cancelled at once: the thread is not waited for, and
+    ends before the next definition. Raises `ScanStopped` soon after `stop` is set.
+    """
+    build = partial(catalog.build_cards, listing, stop=stop)
+    try:
+        return await anyio.to_thread.run_sync(build, limiter=limiter, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        stop.set()
+        raise
+
+
 class CatalogSync:
     """Updates the catalog from the servers' tool lists, and saves pins and lists to the store."""
 
@@ -126,6 +142,7 @@ class CatalogSync:
         self._applied: dict[str, Listing] = {}
         # By server: the cards of a listing, and the version of the rules that they were made by.
         self._prepared: dict[str, tuple[Listing, int, tuple[ToolCard | RefusedDefinition, ...]]] = {}
+        self._scans: dict[str, set[Event]] = {}  # by server: what stops the scans of its listings
         self._scans_instructions = self._has_scanned = False
         self._scan_lock = anyio.Lock()
         self._building = anyio.CapacityLimiter(1)  # of its own: others must not wait while the judge reads
@@ -140,14 +157,40 @@ class CatalogSync:
     async def prepare_listing(self, listing: Listing) -> None:
         """Build the cards of a listing and scan instructions in a thread, so that the event loop stays
         responsive: one suspected sentence can wait for the judge to be loaded.
+
+        It is cancelled at once, and ends early when the server is removed. Nothing of the listing is kept
+        then, and the thread stops before the next definition.
         """
-        version = -1
-        while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
-            version = self._catalog.card_rules_version
-            cards = await anyio.to_thread.run_sync(self._catalog.build_cards, listing, limiter=self._building)
-            self._prepared[listing.server] = listing, version, cards
-        if self._scans_instructions:
-            await anyio.to_thread.run_sync(self._catalog.scan_instructions, listing)
+        server, stop = listing.server, Event()
+        running = self._scans.setdefault(server, set())
+        running.add(stop)
+        try:
+            if self._scans_instructions:
+                await self._scan_instructions(listing)
+            version = -1
+            while version != self._catalog.card_rules_version:  # a person may change a rule meanwhile
+                version = self._catalog.card_rules_version
+                cards = await build_cards_in_thread(self._catalog, listing, stop, self._building)
+                self._prepared[server] = listing, version, cards
+            self._apply_judgements(listing)
+        except ScanStopped:
+            self._prepared.pop(server, None)
+        finally:
+            running.discard(stop)
+            if not running and self._scans.get(server) is running:
+                del self._scans[server]
+
+    def _apply_judgements(self, listing: Listing) -> None:
+        """Apply what the judge could judge only now, of a listing that is the same as before and
+        so will not be applied.
+        """
+        server = listing.server
+        applied = self._applied.get(server)
+        if applied is not None and applied is not listing and applied == listing:
+            _, _, cards = self._prepared.pop(server)
+            if not self._catalog.is_judged(server):
+                self._catalog.replace_server(applied, cards)
+                self._unsaved.set()
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""
@@ -166,8 +209,12 @@ class CatalogSync:
         async with self._scan_lock:
             if not self._has_scanned:
                 for listing in [*self._applied.values()]:
-                    await anyio.to_thread.run_sync(self._catalog.scan_instructions, listing)
+                    await self._scan_instructions(listing)
                 self._has_scanned = True
+
+    async def _scan_instructions(self, listing: Listing) -> None:
+        work = partial(self._catalog.scan_instructions, listing)
+        await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
     def use_overrides(self, overrides: Sequence[ToolOverride]) -> None:
         """Apply changed overrides of the settings to all tools."""
@@ -175,7 +222,9 @@ class CatalogSync:
         self._catalog.use_overrides(overrides, self._applied.values())
 
     def remove_server(self, server: str) -> None:
-        """Remove a server that is no longer configured."""
+        """Remove a server that is no longer configured. Scanning what it lists ends."""
+        for stop in self._scans.get(server, ()):
+            stop.set()
         self._applied.pop(server, None)
         self._prepared.pop(server, None)
         self._catalog.remove_server(server)

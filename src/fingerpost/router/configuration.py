@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
@@ -18,6 +19,7 @@ from fingerpost.events import MemorySink, ServerEntryChanged, SettingsChanged
 from fingerpost.frozen import frozen
 from fingerpost.narrow.sentence_judge import judge_in_this_process
 from fingerpost.records import DroppedTool, KnownServer, ServerSpec, ServerStatus, ToolCard
+from fingerpost.router.catalog_sync import build_cards_in_thread
 from fingerpost.servers import ServerPool
 from fingerpost.settings import Loaded, Problem, Section, Settings
 from fingerpost.settings.load import SettingsPlaces
@@ -83,7 +85,7 @@ async def try_server(
         status, listing, known = pool.get_status(spec.name), pool.get_listing(spec.name), None
         if listing is not None and status.state.is_connected:
             known = pool.get_known(spec.name)
-            await anyio.to_thread.run_sync(catalog.replace_server, listing)
+            catalog.replace_server(listing, await build_cards_in_thread(catalog, listing, Event()))
     return ServerTrial(status=status, cards=catalog.snapshot.cards, dropped=catalog.dropped, known=known)
 
 

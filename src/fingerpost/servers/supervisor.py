@@ -525,8 +525,7 @@ class Supervisor:
                 ) as connection:
                     async with anyio.create_task_group() as tasks:
                         await self._start_listening(connection, tasks)
-                        await self._read_first_listing(connection)
-                        connect_scope.deadline = math.inf
+                        await self._read_first_listing(connection, connect_scope)
                         self._set_ready(connection, milliseconds=(anyio.current_time() - began) * 1000)
                         await self._serve(connection, tasks)
                     return state.failure or ConnectionFailure(reason="the connection ended")
@@ -565,12 +564,19 @@ class Supervisor:
             with anyio.move_on_after(SUBSCRIBE_SECONDS):
                 await subscribed.wait()
 
-    async def _read_first_listing(self, connection: ServerConnection) -> None:
-        """List the tools before the server is reported as ready. A failure does not end the connection."""
+    async def _read_first_listing(
+        self, connection: ServerConnection, connect_scope: anyio.CancelScope
+    ) -> None:
+        """List the tools before the server is reported as ready. A failure does not end the connection.
+
+        `connect_scope` has no deadline from then on: preparing what was listed may take longer.
+        """
         self._stale = anyio.Event()
         self._listing_started = True
         try:
-            self._accept_listing(await self._read_listing(connection))
+            await self._read_listing(connection)
+            connect_scope.deadline = math.inf
+            self._accept_listing(await self._merge_caller_lists(connection))
         except FingerpostError as error:
             if is_connection_lost(error):
                 raise
@@ -578,8 +584,10 @@ class Supervisor:
                 Listing(server=self.spec.name, truncated=f"the tools could not be listed: {error}")
             )
             self._stale.set()
+        connect_scope.deadline = math.inf
 
-    async def _read_listing(self, connection: ServerConnection) -> Listing:
+    async def _read_listing(self, connection: ServerConnection) -> None:
+        """Read what is listed for all callers."""
         try:
             common = await connection.list_tools()
             self._listing_refused = False
@@ -590,7 +598,6 @@ class Supervisor:
             common = Listing(server=self.spec.name, prefix=self.spec.prefix)
         self._listed_at = anyio.current_time()
         self._shared_listing = common
-        return await self._merge_caller_lists(connection)
 
     async def _merge_caller_lists(self, connection: ServerConnection | None) -> Listing:
         """Return the tools listed for all callers and for single callers' keys, also those that are listed
@@ -690,8 +697,7 @@ class Supervisor:
             await self._stale.wait()
             await anyio.sleep(DEBOUNCE_SECONDS)
             try:
-                with anyio.fail_after(self.spec.connect_timeout):
-                    await self.relist(connection)
+                await self.relist(connection, timeout=self.spec.connect_timeout)
                 failures = 0
             except (FingerpostError, TimeoutError) as error:
                 failures += 1
@@ -702,12 +708,18 @@ class Supervisor:
                 pause = compute_delay(failures, pace=RetryPace.SOON, max_delay=self._limits.reconnect_max)
                 await anyio.sleep(pause)
 
-    async def relist(self, connection: ServerConnection) -> None:
-        """Read the list now and publish it."""
+    async def relist(self, connection: ServerConnection, *, timeout: float | None = None) -> None:
+        """Read the list now and publish it. The server must answer within `timeout` seconds."""
         async with self._listing_lock:
             if self._stale.is_set():
                 self._stale = anyio.Event()
-            self._accept_listing(await self._read_listing(connection))
+            with anyio.fail_after(timeout):
+                await self._read_listing(connection)
+            try:
+                self._accept_listing(await self._merge_caller_lists(connection))
+            except anyio.get_cancelled_exc_class():  # the caller does not wait: prepare it in the background
+                self._stale.set()
+                raise
             self._publish_listing()
 
     def relist_in_background(self) -> None:

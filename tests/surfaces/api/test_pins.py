@@ -108,6 +108,44 @@ async def test_changed_instructions_reach_clients_once_they_are_accepted_as_show
         assert api.router.catalog.get_instructions("shop") == "Prices are in euros."  # kept in the store
 
 
+@pytest.mark.slow
+@proves("X21", "I7")
+async def test_findings_in_instructions_are_shown_also_when_they_are_passed_on(tmp_path: Path):
+    about: dict[str, Any] = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "shop", "version": "1"},
+        "instructions": "Shows rates.\x07",
+    }
+    shop = PlainHttp({"initialize": about, "tools/list": {"tools": [reading_tool("price")]}})
+    async with (
+        served(shop) as base,
+        open_api_and_router(
+            tmp_path, Server.http("shop", base, era="2025-11-25"), flags={"scan_definitions": True}
+        ) as api,
+    ):
+        (line,) = (await api.ok("/api/servers"))["items"]
+        assert line["instructions_change"] is None
+        assert line["instructions_findings"] == [
+            {
+                "kind": "hidden_text",
+                "severity": "warning",
+                "reason": "holds control characters",
+                "words": "Shows rates.\\x07",
+                "where": "instructions",
+            }
+        ]
+        about["instructions"] = "Shows rates.\U000e0068\U000e0069"
+        await api.ok("/api/servers/shop/reconnect", post=True)
+        await until(lambda: bool(api.router.catalog.changed_instructions))
+        line = await api.ok("/api/servers/shop")
+        (found,) = line["instructions_findings"]
+        assert (found["severity"], found["words"]) == ("serious", "hi")
+        accepted = {"fingerprint": line["instructions_change"]["seen"]}
+        line = await api.ok("/api/servers/shop/instructions/accept", accepted)
+        assert line["instructions_findings"] == [] and line["instructions_change"] is None
+
+
 @pytest.mark.parametrize("count", [1, 3000])
 def test_a_text_is_compared_line_by_line_with_nothing_left_out(count: int):
     lines = diff_texts("\n".join(["same"] * count), "\n".join([*["same"] * count, "new\u202e"]))

@@ -71,6 +71,26 @@ def test_a_poisoned_tool_is_hidden_until_a_person_accepts_it(person: CommandLine
     assert person.runs("scan", "calc/add").returncode == 0
 
 
+@proves("X21", "H21")
+def test_the_doctor_says_whether_suspicious_instructions_are_passed_on(person: CommandLine) -> None:
+    said = {"loud": "Adds.\U000e0068\U000e0069 \x1b[31mred", "quiet": "Adds.\x07"}
+    for name, instructions in said.items():
+        offered = {"tools": [tool("add", "Adds numbers.")], "instructions": instructions}
+        person.has(name, []).write_text(json.dumps(offered), encoding="utf-8")
+    shown = person.runs("doctor").stdout
+    assert "\x1b[31m" not in shown
+    held, passed = (shown.partition(f"server {name}: ")[2].split("\n")[:3] for name in said)
+    assert held[0].startswith("its instructions are not passed on: what they say holds")
+    assert "fix: if they are harmless, accept them with `fingerpost pins accept loud" in held[1]
+    assert passed[0] == "its instructions are passed on: what they say holds control characters"
+    assert "to change that: look at `fingerpost scan quiet" in passed[1]
+    assert passed[2].strip().startswith("│ instructions: Adds.\\")
+    scanned = person.runs("scan").stdout
+    assert "the instructions of loud (not passed on until they are accepted)" in scanned
+    assert "the instructions of quiet (passed on)" in scanned
+    assert "\x1b[31m" not in scanned
+
+
 @proves("D12")
 def test_the_pins_flag_switches_quarantine_off(person: CommandLine) -> None:
     file = person.has("files", [tool("read_file", "Read a file.")])

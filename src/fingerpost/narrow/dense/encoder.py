@@ -170,17 +170,32 @@ class ModelProcess:
     """A model in a process of its own, so that its memory is free when it is not used. Thread-safe.
 
     The process is started with the first text. It ends after `idle_seconds` without one (0: never) and with
-    this process, however that ends. If it ends while it is used, it is started once more.
+    this process, however that ends. If it ends while it is used, it is started once more. `on_end` is called
+    in a thread whenever it has ended.
     """
 
-    def __init__(self, folder: Path, threads: int, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        threads: int,
+        idle_seconds: float,
+        *,
+        on_end: Callable[[], object] = lambda: None,
+    ) -> None:
         self._folder = folder
         self._threads = threads
         self._idle_seconds = idle_seconds
+        self._on_end = on_end
         self._lock = Lock()  # guards everything below
         self._running: _RunningModel | None = None
         self._is_closed = False
         self._away_until = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process now."""
+        running = self._running
+        return running is not None and running.process.poll() is None
 
     def encode(self, text: str, kind: str) -> Vector:
         """Return the vector of a text. Raises `ModelUnavailable` if the process cannot be kept running."""
@@ -238,8 +253,9 @@ class ModelProcess:
             env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,  # keys such as Ctrl+C are for this process, which ends the other
         )
-        # Whenever it ends, nothing of it must stay in the list of processes.
-        threading.Thread(target=process.wait, name="fingerpost-encoder", daemon=True).start()
+        threading.Thread(
+            target=self._wait_for_end, args=(process,), name="fingerpost-encoder", daemon=True
+        ).start()
         unused: dict[str, LifoQueue[Connection]] = {}
         for kind, made in pairs.items():
             unused[kind] = LifoQueue()
@@ -247,6 +263,10 @@ class ModelProcess:
                 theirs.close()
                 unused[kind].put(ours)
         return _RunningModel(process=process, connections=unused)
+
+    def _wait_for_end(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()  # or it would stay in the list of processes
+        self._on_end()
 
     def _stay_away(self, error: Exception) -> ModelUnavailable:
         with self._lock:

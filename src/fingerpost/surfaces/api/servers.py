@@ -17,6 +17,7 @@ from fingerpost.errors import ConfigError, ServerError
 from fingerpost.frozen import copy_fields, frozen
 from fingerpost.records import (
     ChangedInstructions,
+    DefinitionFinding,
     DisabledKind,
     Effect,
     JsonObject,
@@ -195,7 +196,8 @@ class ServerLine:
     retry_in: float | None = None
     breaker: BreakerLine
     switched_off: SwitchedOff | None = None  # None: not disabled at run time
-    instructions_change: InstructionsChange | None = None  # changed instructions to review
+    instructions_change: InstructionsChange | None = None  # changed or suspicious instructions to review
+    instructions_findings: tuple[DefinitionFinding, ...] = ()  # empty once a person has accepted them
     stderr_tail: str = ""
 
 
@@ -556,4 +558,5 @@ class ServerOperations(OperationGroup):
             breaker=BreakerLine() if breaker is None else copy_fields(BreakerLine, breaker),
             switched_off=None if off is None else copy_fields(SwitchedOff, off),
             instructions_change=None if changed is None else InstructionsChange.from_entry(changed),
+            instructions_findings=self._router.catalog.get_instructions_findings(name),
         )

@@ -162,14 +162,18 @@ def _show_scan(router: Router, found: list[ScannedDefinition], name: str | None)
         return
     for tool, group in groupby(found, key=lambda one: one.tool):
         findings = list(group)
-        state = "hidden until it is accepted" if findings[0].held else "offered"
-        subject = f"the instructions of {tool[:-1]}" if is_server_key(tool) else tool
+        held = findings[0].held
+        if is_server_key(tool):
+            subject = f"the instructions of {tool[:-1]}"
+            state = "not passed on until they are accepted" if held else "passed on"
+        else:
+            subject, state = tool, "hidden until it is accepted" if held else "offered"
         _print_line(f"{subject} ({state})", style="bold")
         for one in findings:
             _print_finding(one.finding)
-    advice = "If a definition is harmless, accept it with `fingerpost pins accept TOOL`."
-    held = any(one.held for one in found)
-    click.echo(repeat_options(advice) if held else "Warnings hide nothing.")
+    advice = "If a definition is harmless, accept it with `fingerpost pins accept TOOL` (or SERVER)."
+    is_held = any(one.held for one in found)
+    click.echo(repeat_options(advice) if is_held else "Warnings hide nothing.")
 
 
 def _print_finding(finding: DefinitionFinding) -> None:

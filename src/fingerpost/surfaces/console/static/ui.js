@@ -20,7 +20,7 @@ export {
 export { Bidi, Code, Json, Name, escapeAllInvisible, escapeInvisible } from "./ui/text.js";
 export { Diff, diffLines } from "./ui/diff.js";
 export { Ago, Exact, Time, formatDuration, formatNumber } from "./ui/time.js";
-export { Badge, Bar, Button, Chip, Empty, Facts, Field, Page, Skeleton, Table, Tabs } from "./ui/parts.js";
+export { Badge, Bar, Button, Chip, Empty, Facts, Field, Findings, Page, Skeleton, Table, Tabs } from "./ui/parts.js";
 export { Dialog } from "./ui/dialog.js";
 export { Toast, toast } from "./ui/toast.js";
 export { PendingPage, Problem, useLoad, useStore } from "./ui/load.js";

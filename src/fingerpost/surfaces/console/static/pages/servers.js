@@ -7,6 +7,7 @@ import {
   Diff,
   Empty,
   Facts,
+  Findings,
   Name,
   Page,
   PendingPage,
@@ -104,9 +105,11 @@ function StateBadge({ server }) {
 }
 
 function StateReason({ server }) {
-  return html`${server.instructions_change ? html`<${Badge} tone="warn">instructions changed: review<//> ` : null}
+  return html`${server.instructions_change ? html`<${Badge} tone="warn">instructions ${hasSuspiciousInstructions(server) ? "suspicious" : "changed"}: review<//> ` : null}
     ${server.reason || server.hidden ? html`<${Bidi} text=${server.reason || server.hidden} />` : null}`;
 }
+
+const hasSuspiciousInstructions = (server) => (server.instructions_findings ?? []).some((found) => found.severity === "serious");
 
 const isClosed = (breaker) => breaker.state === "closed";
 
@@ -135,6 +138,7 @@ function Server({ name, me }) {
     ${data.instructions_change
       ? html`<${ChangedInstructions} path=${path} server=${data} manages=${me?.rights?.includes("manage")} onDone=${reload} />`
       : null}
+    <${Findings} title="Findings in its instructions" findings=${data.instructions_findings ?? []} />
     ${me?.rights?.includes("manage") ? html`<${Actions} path=${path} server=${data} onDone=${reload} />` : null}
     <${Facts}
       rows=${[
@@ -184,19 +188,23 @@ function ServerProblem({ server }) {
 
 function ChangedInstructions({ path, server, manages, onDone }) {
   const { busy, error, run } = useAction();
+  const change = server.instructions_change;
+  const isSuspicious = hasSuspiciousInstructions(server);
   const accept = async () => {
-    const accepted = { fingerprint: server.instructions_change.seen }; // the reviewed version, not the current one
+    const accepted = { fingerprint: change.seen }; // the reviewed version, not the current one
     const done = await run(async () => (await post(`${path}/instructions/accept`, accepted)) ?? true);
     if (done !== undefined) toast(`The instructions of ${server.name} are accepted`, "good");
     onDone(); // also after an error: the text may have changed again
   };
   return html`<section class="change">
-    <h2>Its instructions changed since they were trusted</h2>
-    <p>Review the change. Until it is accepted, models do not get these instructions.</p>
-    <${Diff} ...${getDiffProps(server.instructions_change)} />
+    <h2>${isSuspicious ? "Its instructions are suspicious" : "Its instructions changed since they were trusted"}</h2>
+    <p>Review ${isSuspicious ? "them" : "the change"}. Until ${isSuspicious ? "they are" : "it is"} accepted, models do not get these instructions.</p>
+    ${change.diff.length
+      ? html`<${Diff} ...${getDiffProps(change)} />`
+      : html`<pre class="json" tabindex="0"><${Bidi} text=${change.after} /></pre>`}
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
-      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
+      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>${isSuspicious ? "Accept the instructions" : "Accept the change"}<//>`
       : html`<p class="faint">Accepting needs the right “manage”.</p>`}
   </section>`;
 }

@@ -9,6 +9,7 @@ import {
   Exact,
   Facts,
   Field,
+  Findings,
   Json,
   Name,
   Page,
@@ -156,7 +157,7 @@ function Tool({ of, me }) {
     </div>
     <${OnlyReads} tool=${data} manages=${manages} onDone=${reload} />
     ${data.reason && !data.change ? html`<p class="notice"><${Bidi} text=${data.reason} /></p>` : null}
-    <${Findings} findings=${data.card?.findings ?? []} />
+    <${Findings} title="Findings in the definition" findings=${data.card?.findings ?? []} />
     ${data.change ? html`<${DefinitionChange} tool=${data} manages=${manages} onDone=${reload} />` : null}
     <${Bidi} text=${data.description || "No description."} block />
     ${manages
@@ -228,24 +229,9 @@ function OnlyReads({ tool, manages, onDone }) {
   ${error ? html`<${Problem} error=${error} />` : null}`;
 }
 
-/** What a scan found in the definition, with the words it rests on. */
-function Findings({ findings }) {
-  if (!findings.length) return null;
-  return html`<section>
-    <h2>Findings in the definition</h2>
-    <ul>
-      ${findings.map(
-        (found) => html`<li>
-          <${Badge} tone=${found.severity === "serious" ? "bad" : "warn"}>${found.severity}<//> It ${found.reason}:
-          <${Bidi} text=${found.words} /> <span class="faint">(<${Code}>${found.where}<//>)</span>
-        </li>`,
-      )}
-    </ul>
-  </section>`;
-}
-
 function DefinitionChange({ tool, manages, onDone }) {
   const { busy, error, run } = useAction();
+  const isSuspicious = tool.card.findings.some((found) => found.severity === "serious");
   const accept = async () => {
     const accepted = { fingerprint: tool.change.seen }; // the reviewed version, not the current one
     const done = await run(async () => (await post(`/api/pins/${buildToolPath(tool.key)}/accept`, accepted)) ?? true);
@@ -253,12 +239,12 @@ function DefinitionChange({ tool, manages, onDone }) {
     onDone(); // also after an error: the definition may have changed again
   };
   return html`<section class="change">
-    <h2>${tool.card.findings.length ? "The definition is suspicious" : "The definition changed since it was trusted"}</h2>
-    <p>Review ${tool.card.findings.length ? "it" : "the change"}. Until it is accepted, the tool is not offered and cannot be called.</p>
+    <h2>${isSuspicious ? "The definition is suspicious" : "The definition changed since it was trusted"}</h2>
+    <p>Review ${isSuspicious ? "it" : "the change"}. Until it is accepted, the tool is not offered and cannot be called.</p>
     <${Diff} ...${getDiffProps(tool.change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
-      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>${tool.card.findings.length ? "Accept the definition" : "Accept the change"}<//>`
+      ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>${isSuspicious ? "Accept the definition" : "Accept the change"}<//>`
       : html`<p class="faint">Accepting needs the right “manage”.</p>`}
   </section>`;
 }

@@ -1,6 +1,7 @@
 // Small components that pages are built from.
 
 import { html, useEffect, useRef } from "../vendor/htm-preact.js";
+import { Bidi, Code } from "./text.js";
 
 /** A page. Its heading gets the focus when it opens, so that a screen reader announces it. */
 export function Page({ title, actions, children, class: name = "" }) {
@@ -161,3 +162,19 @@ export const Facts = ({ rows }) => html`<dl class="facts">
     .filter(([, content]) => content !== null && content !== undefined && content !== "")
     .map(([name, content]) => html`<div class="fact"><dt>${name}</dt><dd>${content}</dd></div>`)}
 </dl>`;
+
+/** What a scan found in text of a server: severity, reason, the words it rests on, and where they stand. */
+export function Findings({ title, findings }) {
+  if (!findings.length) return null;
+  return html`<section>
+    <h2>${title}</h2>
+    <ul>
+      ${findings.map(
+        (found) => html`<li>
+          <${Badge} tone=${found.severity === "serious" ? "bad" : "warn"}>${found.severity}<//> It ${found.reason}: <${Bidi} text=${found.words} />
+          ${" "}<span class="faint">(<${Code}>${found.where}<//>)</span>
+        </li>`,
+      )}
+    </ul>
+  </section>`;
+}
