@@ -31,6 +31,11 @@ WAITS = {
     "reason": "no rule allows overwriting or deleting",
 }
 
+AFTER_READING = (
+    f"this conversation contains untrusted content from {FILES}; "
+    f"this conversation contains private data from {FILES}"
+)
+
 
 def has(metadata: Any, wanted: dict[str, Any]) -> bool:
     """Whether the metadata say all of this; the gateway's names have our prefix."""
@@ -58,8 +63,10 @@ async def test_a_missing_file_and_a_needed_approval_are_named_in_the_metadata_of
             for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
                 answer = (await served.post("/api/call", {"tool": FILES, "arguments": arguments})).json()
                 assert not answer["success"] and has(answer["metadata"], wanted), answer
+        # A session of the gateway is a conversation, in which a private file was asked for before.
+        waits_there = {**WAITS, "reason": f"{WAITS['reason']}; {AFTER_READING}"}
         async with serve_gateway(workspace.router) as address, Client(f"{address}/mcp/all") as client:
-            for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
+            for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, waits_there)):
                 result: Any = await client.call_tool("workspace__file_operations", arguments)
                 assert result.is_error and has(result.meta, wanted), result
 
