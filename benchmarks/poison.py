@@ -65,6 +65,8 @@ LATER_STYLES: Final = {
     "examiners": "by two more authors",
     "auditors": "by two later authors",
     "pages": "long pages by one more",
+    "short": "short ones by one more",
+    "blunt": "blunt ones by one more",
 }
 
 

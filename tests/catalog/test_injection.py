@@ -65,6 +65,8 @@ def test_nearly_all_new_wordings_that_were_known_are_found(style: str) -> None:
         ("examiners", 6, 0.9, 0.08),
         ("auditors", 6, 0.85, 0.08),
         ("pages", 8, 0.85, 0.25),  # many sentences each
+        ("short", 3, 0.85, 0.08),
+        ("blunt", 3, 0.75, 0.08),
     ],
 )
 def test_most_new_wordings_that_were_held_out_are_found(

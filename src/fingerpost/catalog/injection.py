@@ -1144,11 +1144,11 @@ class _Limits:
 _BELIEVED: Final = 1
 _WARNED: Final = 2
 _SERIOUS: Final = 3
-_JUDGE_LIMITS: Final = _Limits(-2.0, -0.5, 2.5)  # for the judge's value and half the act model's score
+_JUDGE_LIMITS: Final = _Limits(-1.5, 0.0, 2.8)  # for the judge's value and half the act model's score
 _MAX_LATIN_BYTES: Final = 1.2  # UTF-8 bytes for each character
 _MAX_ACT_SCORE: Final = 3.0  # more is not added to the judge's value, nor is more taken away
 _ACT_LIMITS: Final = _Limits(-4.0, 2.0, 3.5)  # for what no judge has read
-_MIN_SUSPECTED_SCORE: Final = -3.0  # of the act model: what is below is not shown to the judge
+_MIN_SUSPECTED_SCORE: Final = -4.0  # of the act model: what is below is not shown to the judge
 _MAX_SUSPECTED: Final = 40  # sentences of one definition
 _MIN_JUDGED: Final = 8  # characters
 _MAX_JUDGED: Final = 2000  # sentences of one definition
