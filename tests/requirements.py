@@ -355,9 +355,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X16": Requirement(
         "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
         "preset; the approval shows where each value comes from",
-        gap="on AgentDojo `default` asks for 91 calls instead of 109 (goal: 36), `autonomous` for 25 % of "
-        "the user calls (goal: 15 %): their values come from untrusted content; a call that returns mails "
-        "takes 5.4 % more CPU (goal: 5 %; rows as JSON 2.6 %)",
+        gap="on AgentDojo `default` asks for 91 calls (before: 109, goal: 36), `autonomous` for 25 % of the "
+        "user calls (goal: 15 %): at least 20 % are like injected calls, all of which are held; a call takes "
+        "2 to 11 % more CPU on a noisy machine (goal: 5 %; 2.6 to 5.4 % on a quiet one)",
     ),
     "X17": Requirement("No encoding, storage or detour makes an injected value the person's own"),
     "X18": Requirement(
