@@ -353,9 +353,7 @@ def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> La
         rng.shuffle(batches)
         judge.train()
         for number, batch in enumerate(batches):
-            rate = LARGE_RATE * compute_rate((epoch + number / len(batches)) / LARGE_EPOCHS)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+            set_rate(optimizer, LARGE_RATE * compute_rate((epoch + number / len(batches)) / LARGE_EPOCHS))
             ids, mask = pad([one.large for one, _, _ in batch], device)
             labels = torch.tensor([label for _, label, _ in batch], device=device) * 0.94 + 0.03
             weights = torch.tensor([weight for _, _, weight in batch], device=device)
@@ -364,6 +362,24 @@ def fit_large(definitions: Sequence[Definition], start: Path, device: str) -> La
             losses = F.binary_cross_entropy_with_logits(values.float(), labels, reduction="none")
             step(judge, optimizer, (losses * weights).sum() / weights.sum())
         print(f"SmolLM2: pass {epoch + 1} of {LARGE_EPOCHS}, {time.monotonic() - STARTED:.0f} s", flush=True)
+    return judge.eval()
+
+
+def set_rate(optimizer: Any, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def add_to_average(average: list[Tensor], judge: nn.Module) -> None:
+    """Move the average towards the judge as it is now; it begins as the judge."""
+    states = list(judge.state_dict().values())
+    average[:] = average or [tensor.clone() for tensor in states]
+    torch._foreach_lerp_(average, states, 0.02)
+
+
+def load_average(judge: Judge, average: Sequence[Tensor]) -> Judge:
+    for tensor, mean in zip(judge.state_dict().values(), average, strict=True):
+        tensor.copy_(mean)
     return judge.eval()
 
 
@@ -391,8 +407,7 @@ def teach(definitions: Sequence[Definition], made: Sequence[Sentence], start: Pa
         judge.train()
         for place in range(0, len(chosen), BATCH):
             share = (epoch + place / len(chosen)) / EPOCHS
-            for group in optimizer.param_groups:
-                group["lr"] = RATE * compute_rate(share)
+            set_rate(optimizer, RATE * compute_rate(share))
             part = chosen[place : place + BATCH]
             ids, mask = pad([one.write(rng, 0.1, 0.12) for one in part], device)
             target = torch.tensor([-5.0 if one.taught is None else one.taught for one in part], device=device)
@@ -404,12 +419,8 @@ def teach(definitions: Sequence[Definition], made: Sequence[Sentence], start: Pa
             loss = F.binary_cross_entropy_with_logits(values, likely)
             step(judge, optimizer, loss + 0.03 * F.smooth_l1_loss(values, target))
             if share >= 0.5:
-                states = list(judge.state_dict().values())
-                average = average or [tensor.clone() for tensor in states]
-                torch._foreach_lerp_(average, states, 0.02)
-    for tensor, mean in zip(judge.state_dict().values(), average, strict=True):
-        tensor.copy_(mean)
-    return judge.eval()
+                add_to_average(average, judge)
+    return load_average(judge, average)
 
 
 def load_judge(folder: Path) -> Judge:
@@ -463,8 +474,7 @@ def refine(definitions: Sequence[Definition], new: Sequence[str], start: Path) -
         judge.train()
         for number, batch in enumerate(batches):
             share = (epoch + number / len(batches)) / REFINE_EPOCHS
-            for group in optimizer.param_groups:
-                group["lr"] = REFINE_RATE * compute_rate(share)
+            set_rate(optimizer, REFINE_RATE * compute_rate(share))
             ids, mask = pad([one.write(rng, 0.1, 0.08) for one in batch], "cpu")
             label = torch.tensor([float(one.label) for one in batch])
             is_new = torch.tensor([one.taught is None for one in batch])
@@ -476,13 +486,9 @@ def refine(definitions: Sequence[Definition], new: Sequence[str], start: Path) -
             loss = F.binary_cross_entropy_with_logits(said, likely)
             step(judge, optimizer, loss + 0.03 * F.smooth_l1_loss(said, sure))
             if share >= 0.5:
-                states = list(judge.state_dict().values())
-                average = average or [tensor.clone() for tensor in states]
-                torch._foreach_lerp_(average, states, 0.02)
+                add_to_average(average, judge)
         print(f"pass {epoch + 1} of {REFINE_EPOCHS}, {time.monotonic() - STARTED:.0f} s", flush=True)
-    for tensor, mean in zip(judge.state_dict().values(), average, strict=True):
-        tensor.copy_(mean)
-    return judge.eval()
+    return load_average(judge, average)
 
 
 def export(judge: Judge, start: Path, folder: Path) -> None:
