@@ -184,6 +184,7 @@ _PADDED = prepare_re(r"0\d\d")
 _UP_TO_TWELVE: Final = "one two three four five six seven eight nine ten eleven twelve"
 _NUMBER_WORDS: Final = {word: Decimal(number) for number, word in enumerate(_UP_TO_TWELVE.split(), start=1)}
 _NUMBER_WORD = prepare_re(rf"(?<![\w\-])(?<!ty )(?<!no )({'|'.join(_NUMBER_WORDS)}){_AFTER_NUMBER}")
+_COUNT_WORDS: Final = {"half a": 0.5, "half an": 0.5, "a": 1, "an": 1, **_NUMBER_WORDS}
 _TIME = prepare_re(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
 _NAMED_TIMES: Final = {"noon": "12:00", "midnight": "00:00"}
 _DURATION = prepare_re(
@@ -219,8 +220,7 @@ def _list_times(text: str) -> Iterator[str]:
 
 def _list_durations(text: str) -> Iterator[timedelta]:
     for count, unit in _DURATION.findall(text):
-        named = {"half a": 0.5, "half an": 0.5, "a": 1, "an": 1, **_NUMBER_WORDS}
-        number = float(named.get(count) or count)
+        number = float(_COUNT_WORDS.get(count) or count)
         minutes = {"hour": 60, "day": 1440}.get(unit, 1)
         yield timedelta(minutes=number * minutes)
 
