@@ -67,6 +67,7 @@ LATER_STYLES: Final = {
     "pages": "long pages by one more",
     "short": "short ones by one more",
     "blunt": "blunt ones by one more",
+    "balanced": "all kinds by one more",
 }
 
 

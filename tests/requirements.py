@@ -512,8 +512,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X21": Requirement(
         "Poisoned definitions and instructions are found with the words they rest on and hidden until a "
         "person accepts them; harmless ones are left alone",
-        gap="83 to 95 % of the definitions by authors of whom nothing was known are found (goal: 95 %), and "
-        "2 to 7 % of hard harmless ones have a finding, of long pages 14 % (goal: 2 %)",
+        gap="85 to 96 % of the definitions by authors of whom nothing was known are found (goal: 95 %), and "
+        "0 to 4 % of hard harmless ones have a finding, of long pages 10 % (goal: 2 %)",
     ),
     "X22": Requirement(
         "Text in a result that addresses the model is fenced, its invisible characters are written out, it "

@@ -5,8 +5,8 @@
     python -m training.fit_judge fit --start START --examples FILE --out FOLDER
 
 The second command takes the base weights of MiniLM and of SmolLM2-135M (`.gguf`) and keeps the words that
-occur; the third fits SmolLM2 to the examples, teaches MiniLM what it says of them and of many varied ones,
-and writes the judge.
+occur; the third fits SmolLM2 to the examples, teaches two MiniLM what it says of them and of many sentences
+that were varied or written by a second SmolLM2, and writes the mean of the two as the judge.
 `--without AUTHOR ...` leaves authors out and prints what is found of them.
 
     python -m training.fit_judge refine --start JUDGE --examples FILE --new AUTHOR ... --out FOLDER
@@ -42,21 +42,24 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training.encoder import HIDDEN, Layer
+from training.large_judge import LONGEST as LONGEST_PROMPT
 from training.large_judge import LargeJudge, LargeTokens, pad, prepare_large, score_rows, write_prompt
 
 COMMON_WORDS, COMMON_PIECES, MIN_USED = 7000, 1500, 8
 LONGEST: Final = 128
 SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD, UNK, CLS, SEP, MASK = range(5)
-STYLES: Final = "own fresh outside examiner examiners auditors pages short blunt"  # parts of the corpus
+# Parts of the corpus.
+STYLES: Final = "own fresh outside examiner examiners auditors pages short blunt balanced"
 HELD_OUT: Final = tuple(f"{style}-held-out" for style in STYLES.split())
 MIN_SCORE: Final = -3.0  # of the act model: sentences below it are not shown to the judge
 STARTED: Final = time.monotonic()
 SEPARATOR: Final = " [SEP] "
 LARGE_EPOCHS, LARGE_BATCH, LARGE_RATE = 4, 160, 1e-4
 EPOCHS, BATCH, RATE = 20, 512, 5e-4
-MIXED, VARIED, MADE_AT_ONCE, EASY = 80_000, 120_000, 60_000, 4000
+MIXED, VARIED, WRITTEN, MADE_AT_ONCE, EASY = 80_000, 120_000, 240_000, 80_000, 4000
 REPLACED, ALIKE, MAX_VARIED = 0.15, 8, 400
+WRITER_RATE, WRITTEN_AT_ONCE = 1e-4, 2048
 KEPT_LAYERS: Final = (0, 1, 3, 5)
 REFINE_EPOCHS, REFINE_BATCH, REFINE_RATE, REPEATED = 3, 64, 8e-5, 14_000
 Array = Any
@@ -281,6 +284,84 @@ def vary_sentences(definitions: Sequence[Definition], count: int, start: Path) -
     return [
         Sentence([encoded.ids, *one.parts[1:]], [text, *one.prompt[1:]], -1, one.score)
         for encoded, (text, one) in zip(ids, varied, strict=True)
+    ]
+
+
+def write_start(prompt: Sequence[str], *, steers: bool) -> str:
+    """Return what the writer reads before a sentence: what kind it is, and its surroundings."""
+    start = write_prompt(["", *prompt[1:]]).removesuffix(" \nAnswer:")
+    return f"{'Steers' if steers else 'Harmless'}\n{start}"
+
+
+def fit_writer(sentences: Sequence[Sentence], start: Path, tokens: LargeTokens, device: str) -> LargeJudge:
+    """Fit SmolLM2 to write these sentences, given their kind and surroundings."""
+    torch.manual_seed(3)
+    rng = random.Random(3)
+    writer = LargeJudge(start).to(device)
+    optimizer = torch.optim.AdamW(writer.parameters(), lr=WRITER_RATE, fused=device == "cuda")
+    starts = [write_start(each.prompt, steers=each.label == 1) for each in sentences]
+    whole = [f"{text} {each.prompt[0]}\n" for text, each in zip(starts, sentences, strict=True)]
+    given = map(len, tokens.encode(starts))
+    rows = [
+        (row, length)
+        for row, length in zip(tokens.encode(whole), given, strict=True)
+        if len(row) < LONGEST_PROMPT
+    ]
+    rows.sort(key=lambda each: len(each[0]) + 20 * rng.random())
+    batches = [rows[at : at + LARGE_BATCH] for at in range(0, len(rows), LARGE_BATCH)]
+    rng.shuffle(batches)
+    writer.train()
+    for number, batch in enumerate(batches):
+        set_rate(optimizer, WRITER_RATE * compute_rate(number / len(batches)))
+        ids, mask = pad([row for row, _ in batch], device)
+        places = torch.arange(ids.shape[1], device=device)
+        begins = torch.tensor([[length] for _, length in batch], device=device)
+        counted = (mask * (places >= begins))[:, 1:].bool()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            states = writer.body(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+            scores = writer.get_next_scores(states[:, :-1][counted])
+        step(writer, optimizer, F.cross_entropy(scores.float(), ids[:, 1:][counted]))
+    return writer.eval()
+
+
+def write_sentences(
+    definitions: Sequence[Definition], count: int, start: Path, device: str
+) -> list[Sentence]:
+    """Return sentences that no author wrote but SmolLM2, for tools of all definitions. What they are, it says
+    as a judge.
+    """
+    rng = random.Random(8)
+    tokens = LargeTokens(start)
+    known = [each for each in find_suspected(definitions) if each.label >= 0]
+    rng.shuffle(known)
+    writer = fit_writer(known, start, tokens, device)
+    print(f"a writer, {time.monotonic() - STARTED:.0f} s", flush=True)
+    groups = [[each for each in known if each.label == label] for label in (0, 1)]
+    every = [each for one in definitions for each in one.sentences]
+    asked: list[tuple[Sentence, str]] = []
+    for number in range(count):
+        one = rng.choice(groups[number % 2])
+        around = one if rng.random() < 0.5 else rng.choice(every)
+        opening = "".join(f" {word}" for word in one.prompt[0].split()[: rng.choice((0, 0, 1, 2, 3))])
+        asked.append((around, write_start(around.prompt, steers=one.label == 1) + opening))
+    rows = tokens.encode([text for _, text in asked])
+    order = sorted(range(count), key=lambda number: len(rows[number]))
+    (end,) = tokens.encode(["\n"])[0]
+    texts: list[str] = []
+    for at in range(0, count, WRITTEN_AT_ONCE):
+        part = [rows[number] for number in order[at : at + WRITTEN_AT_ONCE]]
+        with torch.autocast(device, dtype=torch.bfloat16):
+            texts += tokens.decode(writer.continue_rows(part, end))
+    written: list[tuple[str, Sentence]] = []
+    for number, text in zip(order, texts, strict=True):
+        around, asking = asked[number]
+        if text:
+            written.append(((asking + text).rpartition("\nSentence:")[2].strip(), around))
+    ids = load_tokenizer(start).encode_batch([text for text, _ in written], add_special_tokens=False)
+    print(f"{len(written)} sentences written, {time.monotonic() - STARTED:.0f} s", flush=True)
+    return [
+        Sentence([encoded.ids, *around.parts[1:]], [text, *around.prompt[1:]], -1, around.score)
+        for encoded, (text, around) in zip(ids, written, strict=True)
     ]
 
 
@@ -606,17 +687,24 @@ def main() -> None:
         print_judge(judge, left_out, "cpu")
         export(judge, options.start, options.out)
         return
-    made = [*mix_sentences(learned, MIXED), *vary_sentences(learned, VARIED, options.start)]
-    every = [each for one in definitions for each in one.sentences]
-    encode_for_large([*every, *made], LargeTokens(options.start))
+    mixed = mix_sentences(learned, MIXED)
+    made = (
+        vary_sentences(learned, VARIED, options.start),
+        write_sentences(learned, WRITTEN, options.start, device),
+    )
     own = [each for one in learned for each in one.sentences]
-    asked = [*(each for each in own if each.score > MIN_SCORE - 3 or each.label == 1), *made]
+    asked = [each for each in own if each.score > MIN_SCORE - 3 or each.label == 1]
+    asked += [*mixed, *made[0], *made[1]]
+    unseen = [each for one in left_out for each in one.sentences]
+    encode_for_large([*own, *unseen, *mixed, *made[0], *made[1]], LargeTokens(options.start))
     large = fit_large(learned, options.start, device)
     print_figures("SmolLM2", lambda flat: score_sentences(large, device, flat), left_out)
     for each, value in zip(asked, score_sentences(large, device, asked), strict=True):
         each.taught = float(value)
     print(f"taught {len(asked)} sentences, {time.monotonic() - STARTED:.0f} s", flush=True)
-    judge = teach(learned, made, options.start, device)
+    judge, other = (teach(learned, [*mixed, *part], options.start, device) for part in made)
+    for tensor, second in zip(judge.state_dict().values(), other.state_dict().values(), strict=True):
+        tensor.lerp_(second, 0.5)
     print_judge(judge, left_out, device)
     if options.out:
         export(judge, options.start, options.out)

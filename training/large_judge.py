@@ -1,4 +1,6 @@
-"""SmolLM2-135M as a judge of sentences: it teaches the judge that is shipped (`training/fit_judge.py`)."""
+"""SmolLM2-135M as a judge of sentences, which teaches the judge that is shipped (`training/fit_judge.py`),
+and as a writer of sentences to learn from.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
 LAYERS, SIZE, INNER, HEADS, GROUPS, ROTATION = 30, 576, 1536, 9, 3, 100_000.0
 LONGEST: Final = 200  # tokens
 MAX_AROUND, MAX_SENTENCE = 160, 600  # characters
+MAX_WRITTEN, CANDIDATES = 56, 50  # tokens; the likeliest tokens, of which one is drawn
 _MATRICES: Final = {
     "attn_q": ("self_attn.q_proj", SIZE, SIZE),
     "attn_k": ("self_attn.k_proj", SIZE // HEADS * GROUPS, SIZE),
@@ -58,14 +61,19 @@ class LargeTokens:
 
     def __init__(self, start: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(start / "large-tokenizer.json"))
+        self._tokenizer.decoder = decoders.ByteLevel()
         with np.load(start / "large.npz") as stored:
-            self._known = {int(token): number for number, token in enumerate(stored["used"])}
+            self._used = [int(token) for token in stored["used"]]
+        self._known = {token: number for number, token in enumerate(self._used)}
 
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         return [
             [self._known[token] for token in each.ids if token in self._known][-LONGEST:]
             for each in self._tokenizer.encode_batch(list(prompts))
         ]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        return self._tokenizer.decode_batch([[self._used[number] for number in row] for row in rows])
 
 
 def _read_blocks(raw: Any, rows: int, columns: int) -> Tensor:
@@ -129,6 +137,38 @@ class LargeJudge(nn.Module):
         states = self.body(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
         last = states[torch.arange(len(states), device=states.device), mask.sum(1) - 1]
         return self.head(self.dropout(last.float())).squeeze(1)
+
+    def get_next_scores(self, states: Tensor) -> Tensor:
+        """Return the score of each token as the next one: the table of words is the last layer, too."""
+        return states @ self.body.embed_tokens.weight.to(states.dtype).T
+
+    @torch.no_grad()
+    def continue_rows(self, rows: Sequence[Sequence[int]], end: int) -> list[list[int]]:
+        """Return for each row tokens drawn one by one, until the token `end`; none if it does not come."""
+        device = self.head.weight.device
+        width = max(map(len, rows))
+        ids = torch.tensor([[0] * (width - len(row)) + list(row) for row in rows], device=device)
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        mask = (torch.arange(width, device=device) >= width - lengths[:, None]).to(torch.int64)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        cache = None
+        written: list[Tensor] = []
+        for _ in range(MAX_WRITTEN):
+            found = self.body(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+            )
+            cache = found.past_key_values
+            scores, likely = self.get_next_scores(found.last_hidden_state[:, -1]).float().topk(CANDIDATES)
+            ids = likely.gather(1, torch.multinomial(scores.softmax(1), 1))
+            written.append(ids)
+            mask = torch.cat([mask, torch.ones_like(ids)], dim=1)
+            positions = positions[:, -1:] + 1
+        drawn = torch.cat(written, dim=1).tolist()
+        return [row[: row.index(end)] if end in row else [] for row in drawn]
 
 
 def pad(rows: Sequence[Sequence[int]], device: str) -> tuple[Tensor, Tensor]:

@@ -35,6 +35,9 @@ NOUN_LIKE: Final = _SETS["noun_like"]
 TIMESTAMP_WORDS: Final = parse_word_set("at by count date flag marker status time timestamp")  # `delete_time`
 RECORD_WORDS: Final = _SETS["record_words"]
 CONNECTOR_WORDS: Final = parse_word_set("and or then")
+# Elsewhere in a name these are often nouns.
+_LAST_DESTROY_VERBS: Final = (DESTROY_VERBS | {"pop"}) - NOUN_LIKE - parse_word_set("cmd eval run shutdown")
+_JOINED_WRITE_VERBS: Final = WRITE_VERBS | {"capture"}
 
 
 def add_inflections(verbs: frozenset[str]) -> frozenset[str]:
@@ -314,11 +317,13 @@ def _find_first_verb(words: tuple[str, ...]) -> EffectFinding | None:
 
 
 def _find_after_reading(rest: tuple[str, ...]) -> EffectFinding | None:
-    """Find an acting verb after a reading verb: `get_or_create`, `find_and_close`."""
+    """Find an acting verb after a reading verb: `get_or_create`, `find_and_close`, `list_clear`."""
+    if rest and rest[-1] in _LAST_DESTROY_VERBS:
+        return _build_name_finding(Effect.DESTROY, rest[-1])
     joined = False
     about = bool(rest) and rest[-1] in RECORD_WORDS  # `get_update_history`
     for word in rest:
-        if (word in STRONG_WRITE_VERBS and not about) or (joined and word in WRITE_VERBS):
+        if (word in STRONG_WRITE_VERBS and not about) or (joined and word in _JOINED_WRITE_VERBS):
             return _build_name_finding(Effect.WRITE, word)
         if joined and word in DESTROY_VERBS:
             return _build_name_finding(Effect.DESTROY, word)
