@@ -8,11 +8,6 @@ The second command takes the base weights of MiniLM and of SmolLM2-135M (`.gguf`
 occur; the third fits SmolLM2 to the examples, teaches two MiniLM what it says of them and of many sentences
 that were varied or written by a second SmolLM2, and writes the mean of the two as the judge.
 `--without AUTHOR ...` leaves authors out and prints what is found of them.
-
-    python -m training.fit_judge refine --start JUDGE --examples FILE --new AUTHOR ... --out FOLDER
-
-fits a judge that was made before to the definitions of new authors, without SmolLM2, in an hour on two cores
-of a CPU. Of sentences by all others it goes on to say what it said.
 """
 
 from __future__ import annotations
@@ -32,11 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import onnx
 import safetensors.numpy
 import torch
 import torch.nn.functional as F
-from onnx import numpy_helper
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -61,7 +54,6 @@ MIXED, VARIED, WRITTEN, MADE_AT_ONCE, EASY = 80_000, 120_000, 240_000, 80_000, 4
 REPLACED, ALIKE, MAX_VARIED = 0.15, 8, 400
 WRITER_RATE, WRITTEN_AT_ONCE = 1e-4, 2048
 KEPT_LAYERS: Final = (0, 1, 3, 5)
-REFINE_EPOCHS, REFINE_BATCH, REFINE_RATE, REPEATED = 3, 64, 8e-5, 14_000
 Array = Any
 
 
@@ -451,19 +443,6 @@ def set_rate(optimizer: Any, rate: float) -> None:
         group["lr"] = rate
 
 
-def add_to_average(average: list[Tensor], judge: nn.Module) -> None:
-    """Move the average towards the judge as it is now; it begins as the judge."""
-    states = list(judge.state_dict().values())
-    average[:] = average or [tensor.clone() for tensor in states]
-    torch._foreach_lerp_(average, states, 0.02)
-
-
-def load_average(judge: Judge, average: Sequence[Tensor]) -> Judge:
-    for tensor, mean in zip(judge.state_dict().values(), average, strict=True):
-        tensor.copy_(mean)
-    return judge.eval()
-
-
 def step(judge: nn.Module, optimizer: Any, loss: Tensor) -> None:
     optimizer.zero_grad()
     loss.backward()
@@ -500,76 +479,12 @@ def teach(definitions: Sequence[Definition], made: Sequence[Sentence], start: Pa
             loss = F.binary_cross_entropy_with_logits(values, likely)
             step(judge, optimizer, loss + 0.03 * F.smooth_l1_loss(values, target))
             if share >= 0.5:
-                add_to_average(average, judge)
-    return load_average(judge, average)
-
-
-def load_judge(folder: Path) -> Judge:
-    """Return a judge from the file that `export` wrote, with its rounded weights."""
-    graph = onnx.load(str(folder / "model.onnx")).graph
-    arrays = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
-
-    def read(name: str) -> Tensor:
-        if name in arrays:
-            return torch.from_numpy(arrays[name].astype(np.float32))
-        whole = arrays[f"{name}_quantized"].astype(np.float32) - arrays[f"{name}_zero_point"]
-        return torch.from_numpy((whole * arrays[f"{name}_scale"]).astype(np.float32))
-
-    judge = Judge(len(arrays["judge.words.weight_quantized"]), len(KEPT_LAYERS))
-    state = judge.state_dict()
-    for name in state:
-        if f"judge.{name}" in arrays or f"judge.{name}_quantized" in arrays:
-            state[name] = read(f"judge.{name}").reshape(state[name].shape)
-    for node in graph.node:  # the exporter names neither these matrices nor the two rows of the segments
-        found = re.fullmatch(r"/judge/(layers\.\d+)/(\w+)/MatMul_output_0_output_quantized", node.output[0])
-        if found:
-            state[f"{found[1]}.{found[2]}.weight"] = read(node.input[1].removesuffix("_quantized")).T
-    (added,) = (arrays[name] for name in arrays if name.startswith("onnx::Add_"))
-    (further,) = (arrays[name] for name in arrays if name.startswith("onnx::Mul_"))
-    state["segments.weight"] = torch.from_numpy(np.stack([added, added + further]))
-    judge.load_state_dict(state)
-    return judge
-
-
-def refine(definitions: Sequence[Definition], new: Sequence[str], start: Path) -> Judge:
-    """Fit a judge further, to what new authors wrote and to what it says of all other sentences."""
-    torch.manual_seed(2)
-    rng = random.Random(2)
-    judge = load_judge(start).eval()
-    added = [each for one in definitions if one.author in new for each in one.sentences]
-    known = [one for one in definitions if one.author not in new]
-    others = find_suspected(known)
-    rng.shuffle(others)
-    others = others[: REPEATED * REFINE_EPOCHS]
-    values = score_rows(judge, [one.write(None, 0, 0) for one in others], "cpu")
-    for each, value in zip(others, values, strict=True):
-        each.taught = float(value)
-    print(f"{len(added)} new sentences, {len(others)} others, {time.monotonic() - STARTED:.0f} s", flush=True)
-    optimizer = torch.optim.AdamW(judge.parameters(), lr=REFINE_RATE, weight_decay=0.01)
-    average: list[Tensor] = []
-    for epoch in range(REFINE_EPOCHS):
-        chosen = [*added, *others[epoch::REFINE_EPOCHS]]
-        chosen.sort(key=lambda one: sum(map(len, one.parts)) + 10 * rng.random())
-        batches = [chosen[at : at + REFINE_BATCH] for at in range(0, len(chosen), REFINE_BATCH)]
-        rng.shuffle(batches)
-        judge.train()
-        for number, batch in enumerate(batches):
-            share = (epoch + number / len(batches)) / REFINE_EPOCHS
-            set_rate(optimizer, REFINE_RATE * compute_rate(share))
-            ids, mask = pad([one.write(rng, 0.1, 0.08) for one in batch], "cpu")
-            label = torch.tensor([float(one.label) for one in batch])
-            is_new = torch.tensor([one.taught is None for one in batch])
-            taught = torch.tensor([one.taught or 0.0 for one in batch])
-            sure = torch.where(is_new, 7.0 * label - 3.5, taught)
-            part = torch.where(is_new, 1.0, torch.where(label >= 0, 0.25, 0.0))
-            likely = (1 - part) * torch.sigmoid(sure) + part * (label * 0.94 + 0.03)
-            said = judge(ids, mask)
-            loss = F.binary_cross_entropy_with_logits(said, likely)
-            step(judge, optimizer, loss + 0.03 * F.smooth_l1_loss(said, sure))
-            if share >= 0.5:
-                add_to_average(average, judge)
-        print(f"pass {epoch + 1} of {REFINE_EPOCHS}, {time.monotonic() - STARTED:.0f} s", flush=True)
-    return load_average(judge, average)
+                states = list(judge.state_dict().values())
+                average = average or [tensor.clone() for tensor in states]
+                torch._foreach_lerp_(average, states, 0.02)
+    for tensor, mean in zip(judge.state_dict().values(), average, strict=True):
+        tensor.copy_(mean)
+    return judge.eval()
 
 
 def export(judge: Judge, start: Path, folder: Path) -> None:
@@ -655,22 +570,15 @@ def print_figures(title: str, judge_score: Any, definitions: Sequence[Definition
             print(f"{title} {author:20} {' '.join(marks)} area {area:.4f}", flush=True)
 
 
-def print_judge(judge: Judge, definitions: Sequence[Definition], device: str) -> None:
-    print_figures(
-        "judge", lambda flat: score_rows(judge, [one.write(None, 0, 0) for one in flat], device), definitions
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("command", choices=("prepare", "fit", "refine"))
+    parser.add_argument("command", choices=("prepare", "fit"))
     parser.add_argument("--model", type=Path)
     parser.add_argument("--large", type=Path)
     parser.add_argument("--start", type=Path)
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--without", nargs="*", default=[])
-    parser.add_argument("--new", nargs="*", default=[], help="authors of definitions; only with refine")
     options = parser.parse_args()
     if options.command == "prepare":
         prepare(options.model, options.large, options.examples, options.out)
@@ -682,11 +590,6 @@ def main() -> None:
     for one in definitions:
         unseen = one.author.startswith("real-") or one.author in (*HELD_OUT, *options.without)
         (left_out if unseen else learned).append(one)
-    if options.command == "refine":
-        judge = refine(learned, options.new, options.start)
-        print_judge(judge, left_out, "cpu")
-        export(judge, options.start, options.out)
-        return
     mixed = mix_sentences(learned, MIXED)
     made = (
         vary_sentences(learned, VARIED, options.start),
@@ -695,8 +598,8 @@ def main() -> None:
     own = [each for one in learned for each in one.sentences]
     asked = [each for each in own if each.score > MIN_SCORE - 3 or each.label == 1]
     asked += [*mixed, *made[0], *made[1]]
-    unseen = [each for one in left_out for each in one.sentences]
-    encode_for_large([*own, *unseen, *mixed, *made[0], *made[1]], LargeTokens(options.start))
+    judged = [each for one in left_out for each in one.sentences]
+    encode_for_large([*own, *judged, *mixed, *made[0], *made[1]], LargeTokens(options.start))
     large = fit_large(learned, options.start, device)
     print_figures("SmolLM2", lambda flat: score_sentences(large, device, flat), left_out)
     for each, value in zip(asked, score_sentences(large, device, asked), strict=True):
@@ -705,7 +608,9 @@ def main() -> None:
     judge, other = (teach(learned, [*mixed, *part], options.start, device) for part in made)
     for tensor, second in zip(judge.state_dict().values(), other.state_dict().values(), strict=True):
         tensor.lerp_(second, 0.5)
-    print_judge(judge, left_out, device)
+    print_figures(
+        "judge", lambda flat: score_rows(judge, [one.write(None, 0, 0) for one in flat], device), left_out
+    )
     if options.out:
         export(judge, options.start, options.out)
 
